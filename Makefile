@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "Installing into $(VENV): up to 5 GB, several minutes. The extractor alone is small: pip install ."
 	$(INSTALL) setuptools wheel
 	$(INSTALL) torch
-	$(INSTALL) --no-build-isolation -e '.[dev]' -e packages/erda-mpnet
+	$(INSTALL) --no-build-isolation -e '.[dev]' -e packages/erda-mpnet -e packages/erda-peers
 	@touch $@
 
 demo: $(STAMP)  ## install, then teach an extractor and compare methods on the embedded dataset

@@ -20,7 +20,7 @@ import numpy as np
 
 from erda.benchmark.records import Record, unpack_predictions
 from erda.benchmark.run.planned_runs import run_experiment
-from erda.cli.settings import seeds_of
+from erda.cli.settings_options import seeds_of
 from erda.errors import ErdaError, join_faults
 from erda.settings.load import run_settings
 from targets import Figure, measure

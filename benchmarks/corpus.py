@@ -26,8 +26,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from erda.corpus.corpus_build import BuildSettings, build_corpus
+from erda.corpus.corpus_build import build_corpus
 from erda.corpus.corpus_store import CorpusStore
+from erda.corpus.sources import BuildSettings
 from erda.errors import DataError, ErdaError
 from erda.text.keys import EntityPair
 from erda.text.reading import read_lines
@@ -87,7 +88,7 @@ def bench_corpus(
             raise DataError(f"{folder} exists; a build is measured into a new folder.")
         built = _alone(_build, list(sources), folder, settings or BuildSettings())
     store = CorpusStore.open(folder)
-    size = sum(file.size for file in store.manifest.files())
+    size = sum(file.size for file in store.manifest.files)
     task = _alone(_task_queries, folder, queries, repeats) if queries else None
     return CorpusCost(
         n_rows=len(store),

@@ -54,10 +54,11 @@ and `erda report` shows them. A corpus is named by its folder (docs/corpus.md).
 def rerun_command(line: Line, *, out: str | Path = AGAIN) -> str:
     """Command that repeats the records of a line; it names every setting that is not a built-in default."""
     first = _renamed(line.first)
+    method, settings = _today(first)
     flags = {
         "--dataset": first.dataset,
         "--shots": str(first.shots),
-        "--method": first.method,
+        "--method": method,
         "--encoder": first.encoder,
         "--order-family": first.order_family,
         "--seeds": ",".join(str(record.seed) for record in line.records),
@@ -69,7 +70,7 @@ def rerun_command(line: Line, *, out: str | Path = AGAIN) -> str:
     if first.device != "cpu":
         flags["--device"] = first.device
     words = ["erda", "run", *(word for pair in flags.items() for word in pair)]
-    for setting in _settings(first.method, first.settings):
+    for setting in _settings(method, settings):
         words += ["--set", setting]
     return shlex.join([*words, "--out", str(out)])
 
@@ -81,6 +82,18 @@ def _renamed(record: Record) -> Record:
     if own.get("adapter") == encoder != record.encoder:
         own = {**own, "adapter": "shipped"}
     return replace(record, encoder=encoder, settings={**record.settings, "encoder": own})
+
+
+def _today(record: Record) -> tuple[str, Mapping[str, Mapping[str, Any]]]:
+    """Method and settings that repeat a record; some earlier settings are methods of erda-peers today."""
+    from erda.methods.base import FORMER_SETTINGS
+
+    own = record.settings.get("method", {})
+    if record.method.endswith(tuple(FORMER_SETTINGS.values())):
+        return record.method, record.settings
+    ends = dict.fromkeys(end for name, end in FORMER_SETTINGS.items() if own.get(name))
+    rest = {name: value for name, value in own.items() if name not in FORMER_SETTINGS}
+    return "-".join([record.method, *ends]), {**record.settings, "method": rest}
 
 
 def _settings(method: str, settings: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from erda.app.extractor import Extractor
-from erda.corpus.sources import Limits, SourceSettings, open_source
+from erda.corpus.sources import BuildSettings, open_source
 from erda.data.fewrel_dataset import read_indices, read_relations
 from erda.data.formats import Reading, read_relation_list
 from erda.data.own_data import read_examples, read_own
@@ -103,7 +103,7 @@ def _read_source(path: Path) -> None:
     """Read the file as a source of a corpus; plain text gets its entities from a list of names."""
     names = path.parent / "names.csv"
     names.write_text("Ann Lee\nBob\nOslo\n")
-    for _ in open_source(path, SourceSettings(names=names)).batches(0, Limits()):
+    for _ in open_source(path, BuildSettings(names=str(names))).batches(0):
         pass
 
 

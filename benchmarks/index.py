@@ -25,10 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from erda.corpus.faiss_kinds import SearchEffort, choose_factory
-from erda.corpus.manifest import CorpusVersion, StoredFile
-from erda.corpus.vector_index import IndexAbout, VectorIndex, index_shards
-from erda.corpus.vector_shards import SHARD_ROWS, ShardPlan, VectorShards, plan_shards, write_shard
+from erda.corpus.corpus_store import CorpusStore
+from erda.corpus.manifest import StoredFile
+from erda.corpus.vector_index import IndexAbout, SearchEffort, VectorIndex, choose_factory, index_shards
+from erda.corpus.vector_shards import VectorShards, plan_shards, write_shard
 from erda.errors import DataError, ErdaError
 
 N_ROUNDS = 3
@@ -72,27 +72,27 @@ def bench_index(
     factory: str | None = None,
     n_queries: int = 500,
     seed: int = 0,
-    vectors: Path | None = None,
+    vectors: VectorShards | None = None,
 ) -> IndexFigures:
-    """Build and search an index of `n_rows` synthetic vectors, or of the vectors in a folder of shards."""
+    """Build and search an index of `n_rows` synthetic vectors, or of `vectors`."""
     with _shards(vectors, n_rows, dim, seed, N_ROUNDS * n_queries) as (shards, queries, own_rows):
         factory = factory or choose_factory(len(shards), shards.dim)
         start = time.perf_counter()
-        made = index_shards(shards, factory)
+        faiss_index, search = index_shards(shards, factory)
         build_seconds = time.perf_counter() - start
         file = StoredFile("", 0, "")
-        about = IndexAbout("", "", shards.dim, "", len(shards), factory, made.search, file)
-        index = VectorIndex(about, made.index, shards)
+        about = IndexAbout("", "", shards.dim, "", len(shards), factory, search, file)
+        index = VectorIndex(about, faiss_index, shards)
         index.search(queries[:n_queries], 2)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
-        index_mb = _size_mb(made.index)
+        index_mb = _size_mb(faiss_index)
         hits, times = _compare(index, shards, queries, own_rows)
     speeds = [exact / approximate for exact, approximate in times]
     return IndexFigures(
         len(shards),
         shards.dim,
         factory,
-        made.search,
+        search,
         float(np.mean(hits)),
         float(np.median(speeds)),
         1e3 * float(np.median([approximate for _, approximate in times])) / n_queries,
@@ -124,14 +124,13 @@ def _spectrum(dim: int) -> np.ndarray:
 
 @contextmanager
 def _shards(
-    folder: Path | None, n_rows: int, dim: int, seed: int, n_queries: int
+    shards: VectorShards | None, n_rows: int, dim: int, seed: int, n_queries: int
 ) -> Iterator[tuple[VectorShards, np.ndarray, np.ndarray]]:
     """Shards, queries [n_queries, dim] and the row of each query (-1: none)."""
     rng = np.random.default_rng(seed)
-    if folder is not None:
-        shards = VectorShards.open(folder)
+    if shards is not None:
         if len(shards) < 2 * n_queries:
-            raise DataError(f"{folder}: {len(shards):,} vectors are too few to ask {n_queries:,} questions.")
+            raise DataError(f"{shards.folder}: {len(shards):,} vectors are too few to ask {n_queries:,} questions.")
         rows = np.sort(rng.choice(len(shards), n_queries, replace=False))
         rng.shuffle(rows)
         yield shards, shards.vectors(rows), rows
@@ -139,12 +138,11 @@ def _shards(
     made = Path(tempfile.mkdtemp(prefix="erda-bench-"))
     try:
         centres = cluster_centres(rng, max(50, n_rows * _CENTRES_PER_MILLION // 1_000_000), dim)
-        plans: list[ShardPlan] = plan_shards([CorpusVersion(n_rows, "bench")], SHARD_ROWS)
-        for plan in plans:
+        for plan in plan_shards(n_rows):
             vectors = clustered_vectors(rng, centres, plan.stop - plan.start)
             write_shard(made, plan, vectors.astype(np.float16))
         queries = clustered_vectors(rng, centres, n_queries)
-        yield VectorShards(made, plans), queries, np.full(n_queries, -1)
+        yield VectorShards(made, n_rows), queries, np.full(n_queries, -1)
     finally:
         shutil.rmtree(made, ignore_errors=True)
 
@@ -194,9 +192,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         vectors = None
         if options.corpus:
             from erda.corpus.similarity import load_similarity
-            from erda.corpus.vector_shards import vectors_folder
 
-            vectors = vectors_folder(options.corpus, load_similarity(options.model).fingerprint)
+            vectors = VectorIndex.open(CorpusStore.open(options.corpus), load_similarity(options.model)).shards
         figures = bench_index(
             n_rows=options.rows, dim=options.dim, factory=options.factory, seed=options.seed, vectors=vectors
         )

@@ -21,7 +21,7 @@ from erda.benchmark.records import Record, read_records
 from erda.benchmark.report.comparison import compare_lines, different_streams
 from erda.benchmark.report.published import find_published
 from erda.benchmark.report.report_files import Section
-from erda.cli.settings import seeds_of
+from erda.cli.settings_options import seeds_of
 from erda.errors import RecordError, SettingsError, join_faults
 from erda.settings.load import given_values
 from targets import Figure, measure

@@ -29,7 +29,7 @@ import optuna
 
 from erda.benchmark.measures import ALL_SEEN, PROTOCOLS
 from erda.benchmark.run.planned_runs import CacheSettings, PlannedRun, run_planned
-from erda.cli.settings import add_settings, read_given
+from erda.cli.settings_options import add_settings, read_given
 from erda.errors import ErdaError, SettingsError
 from erda.files import write_bytes
 from erda.settings.load import Layer, given_values, layers_of, settings_from

@@ -71,7 +71,7 @@ class Connection:
 def server(store: Path) -> Iterator[tuple[int, int, float]]:
     """Start `erda serve`; yield its port, its process id and the time at which it was started."""
     started = time.perf_counter()
-    command = [sys.executable, "-m", "erda", "serve", str(store), "--port", "0", "--no-browser", "--rate", "100000"]
+    command = [sys.executable, "-m", "erda", "serve", str(store), "--port", "0", "--no-browser"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:

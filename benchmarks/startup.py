@@ -31,8 +31,8 @@ SENTENCE = "[[SpaceX]] was founded by {{Elon Musk}}."
 COMMANDS = {  # arguments -> wall-clock seconds
     ("predict", SENTENCE): 1.0,
     ("relations",): 0.4,
-    ("history",): 0.4,
-    ("undo",): 0.4,
+    ("versions",): 0.4,
+    ("versions", "--undo"): 0.4,
     ("forget", "relation 7"): 0.4,
     ("--help",): 0.2,
 }
@@ -79,7 +79,7 @@ def commands(options: argparse.Namespace) -> Iterator[Figure]:
             for name in pythons:
                 wall, processor = (statistics.median(each) for each in zip(*times[name], strict=True))
                 aim = f"<= {target}" if name == "this" and options.encoder == "minilm" else ""
-                yield Figure(f"{name}: erda {arguments[0]}", wall, "s", aim)
+                yield Figure(f"{name}: erda {' '.join(arguments).partition(' [[')[0]}", wall, "s", aim)
                 yield Figure("  processor time", processor, "s")
         for name, python in pythons.items():
             ran = subprocess.run([python, "-c", ASK, stores[name]], check=True, capture_output=True, text=True)
@@ -96,9 +96,9 @@ def _seconds(python: str, arguments: Sequence[str], store: str) -> tuple[float, 
     start, before = perf_counter(), _children()
     _erda(python, *arguments, *store_option)
     seconds = perf_counter() - start, _children() - before
-    if arguments[0] in ("undo", "forget"):
-        back = ["undo"] if arguments[0] == "forget" else ["undo", "--to", "2"]
-        _erda(python, *back, "--store", store)
+    if arguments[-1] == "--undo" or arguments[0] == "forget":
+        back = ["--undo"] if arguments[0] == "forget" else ["--to", "2"]
+        _erda(python, "versions", *back, "--store", store)
     return seconds
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import NamedTuple
 
-from erda.app.answers import Answer
+from erda.answers import Answer
 from erda.app.extractor import Extractor
 from erda.benchmark.measures import ALL_SEEN, TestAnswers, mark
 from erda.benchmark.measures import measure as metrics

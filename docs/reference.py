@@ -1,8 +1,9 @@
-"""Write docs/cli.md from the parsers, docs/http.md from the OpenAPI document, and the type stub of `erda`."""
+"""Write docs/cli.md from the parsers, docs/http.md from the OpenAPI document, and the type stubs of packages."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import textwrap
 from collections.abc import Iterator
@@ -10,11 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import erda
 from erda.cli.main import build_parser
 
 DOCS = Path(__file__).parent
-STUB = Path(erda.__file__).with_suffix(".pyi")
+PACKAGES = ("erda", "erda.benchmark", "erda.corpus")  # with names that are imported at first use
 CLI = "# Command line\n\nGenerated from the parsers by `make docs`; do not edit.\n"
 HTTP = """\
 # HTTP API
@@ -49,10 +49,15 @@ def render_http() -> str:
     return "\n".join([HTTP, *calls])
 
 
-def render_stub() -> str:
-    """The type stub of the package: every public name with its module."""
-    lines = [f"from {home} import {name} as {name}" for home, names in erda.PUBLIC.items() for name in names]
-    return "\n".join([*lines, "", "PUBLIC: dict[str, tuple[str, ...]]", "__version__: str", ""])
+def render_stubs() -> dict[Path, str]:
+    """The type stubs of packages: every public name with its module."""
+    stubs = {}
+    for package in map(importlib.import_module, PACKAGES):
+        lines = [f"from {home} import {name} as {name}" for home, names in package.PUBLIC.items() for name in names]
+        lines += ["", "PUBLIC: dict[str, tuple[str, ...]]"]
+        lines += ["__version__: str"] if hasattr(package, "__version__") else []
+        stubs[Path(str(package.__file__)).with_suffix(".pyi")] = "\n".join([*lines, ""])
+    return stubs
 
 
 def _wrapped(text: str) -> str:
@@ -148,9 +153,6 @@ def _type(schema: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    for path, text in (
-        (DOCS / "cli.md", render_cli()),
-        (DOCS / "http.md", render_http()),
-        (STUB, render_stub()),
-    ):
+    pages = {DOCS / "cli.md": render_cli(), DOCS / "http.md": render_http(), **render_stubs()}
+    for path, text in pages.items():
         path.write_text(text, encoding="utf-8")

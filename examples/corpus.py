@@ -6,9 +6,10 @@ python examples/corpus.py      # needs the extra `corpus`
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from erda import CorpusStore, Extractor, read_examples
-from erda.corpus.corpus_build import BuildSettings, build_corpus
-from erda.corpus.sources import SourceSettings
+from erda import Extractor, read_examples
+from erda.corpus import CorpusStore
+from erda.corpus.corpus_build import build_corpus
+from erda.corpus.sources import BuildSettings
 from erda.text.keys import EntityPair
 
 HERE = Path(__file__).parent
@@ -18,7 +19,7 @@ FACTS = [("Patagonia", "Yvon Chouinard"), ("Spanx", "Sara Blakely")]  # founded 
 with TemporaryDirectory() as folder:
     names, corpus = Path(folder, "names.txt"), Path(folder, "corpus")
     names.write_text("\n".join(NAMES), encoding="utf-8")
-    settings = BuildSettings(reading=SourceSettings(names=names))
+    settings = BuildSettings(names=str(names))
     build_corpus([HERE / "news.txt"], corpus, settings=settings)  # or: erda corpus build
 
     extractor = Extractor.open(folder + "/extractor")

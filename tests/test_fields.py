@@ -11,11 +11,11 @@ from erda.fields import (
     Positive,
     Settings,
     Share,
-    faults_of,
     flat_kinds,
     flat_values,
     nested_values,
     settings_model,
+    validation_faults,
 )
 
 
@@ -58,7 +58,7 @@ def test_every_fault_is_said() -> None:
     given = {"rate": 0, "dropout": 1.0, "level": 1.5, "on": "perhaps", "n_neighbours": 0, "agreement": "maen", "x": 1}
     with pytest.raises(ValidationError) as error:
         model(**nested_values(model, given))
-    assert faults_of(error.value) == [
+    assert validation_faults(error.value) == [
         "rate: must be more than 0, got 0.",
         "dropout: must be less than 1, got 1.0.",
         "level: expected a whole number, got 1.5.",
@@ -69,4 +69,4 @@ def test_every_fault_is_said() -> None:
     ]
     with pytest.raises(ValidationError) as error:
         model(rate=float("nan"))
-    assert faults_of(error.value) == ["rate: expected a finite number, got nan."]
+    assert validation_faults(error.value) == ["rate: expected a finite number, got nan."]

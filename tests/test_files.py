@@ -28,7 +28,7 @@ from erda.files import (
     write_arrays,
     write_json,
 )
-from erda.outputs import refuse_overwriting_input, work_folder
+from erda.outputs import refuse_overwriting_input
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,29 +237,6 @@ def test_no_output_is_an_input(tmp_path: Path, way: str) -> None:
         out = given
     with given.open() as file, pytest.raises(SettingsError, match="would be overwritten"):
         refuse_overwriting_input(out, None, tmp_path / "none", file.fileno() if way == "descriptor" else given)
-
-
-def test_a_work_folder_is_taken_up_again_and_a_foreign_one_is_left_alone(tmp_path: Path) -> None:
-    for _ in range(2):  # the second time, as after a kill
-        with work_folder(tmp_path / "work", purpose="answers", busy="busy"):
-            (tmp_path / "work" / "rows").touch()
-    (tmp_path / "work" / "mine.txt").write_text("mine")
-    assert remove_own(tmp_path / "work", {"rows"}.__contains__) == [tmp_path / "work" / "mine.txt"]
-    assert [one.name for one in (tmp_path / "work").iterdir()] == ["mine.txt"]
-    (tmp_path / "file").touch()
-    (tmp_path / "link").symlink_to(tmp_path / "empty")
-    (tmp_path / "empty").mkdir()
-    with work_folder(tmp_path / "other", purpose="export", busy="busy"):
-        pass
-    for name in ("work", "file", "link", "other"):
-        with (
-            pytest.raises(DataError, match="was not written by this command"),
-            work_folder(tmp_path / name, purpose="answers", busy="busy"),
-        ):
-            pass
-    assert [one.name for one in (tmp_path / "work").iterdir()] == ["mine.txt"]
-    assert remove_own(tmp_path / "empty") == []
-    assert not (tmp_path / "empty").exists()
 
 
 def test_links_are_neither_followed_nor_removed(tmp_path: Path) -> None:

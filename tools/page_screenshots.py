@@ -1,6 +1,6 @@
-"""Take the screenshots of docs/page.md: every view, 1280 and 390 pixels wide, light and dark.
+"""Take the six screenshots of docs/page.md and the README.
 
-    python tools/page_screenshots.py FOLDER
+    python tools/page_screenshots.py docs
 
 Needs chromium and the extras `serve` and `dev`. Every size and theme starts with a new store in a temporary folder.
 """
@@ -17,18 +17,26 @@ from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
-import uvicorn
 from PIL import Image
 from playwright.sync_api import FilePayload, Page, expect, sync_playwright
 
 from erda.app.extractor import Extractor
 from erda.serve.application import ServerSettings, build_application
-from erda.serve.launch import bound_socket, server_config
-from erda.serve.limits import Limits
+from erda.serve.launch import bound_socket, web_server
 
 SIZES: dict[str, dict[str, Any]] = {
     "wide": {"viewport": {"width": 1280, "height": 860}},
     "narrow": {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True},
+}
+PICTURES = {  # size and theme -> view -> file
+    ("wide", "light"): {
+        "read": "page-read.png",
+        "teach": "page/teach.png",
+        "review": "page/review.png",
+        "relations": "page/relations.png",
+    },
+    ("wide", "dark"): {"map": "page/map-dark.png"},
+    ("narrow", "dark"): {"why": "page/why-narrow-dark.png"},
 }
 LESSON = "Sundar Pichai works for Google in California.\nTim Cook is employed at Apple."
 LABELLED = [
@@ -42,25 +50,24 @@ LABELLED = [
 
 def main(folder: Path) -> None:
     """Take every screenshot; each size and theme has a new store."""
-    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "page").mkdir(parents=True, exist_ok=True)
     chromium = shutil.which("chromium") or sys.exit("needs chromium")
     with TemporaryDirectory() as place, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        for size, view in SIZES.items():
-            for scheme in ("light", "dark"):
-                with served(Path(place) / f"{size}-{scheme}") as address:
-                    page = browser.new_context(**view, color_scheme=scheme).new_page()
-                    page.set_default_timeout(120_000)  # the machine may be busy
-                    page.goto(address)
-                    take_all(page, folder, f"{size}-{scheme}")
-                    page.context.close()
+        for (size, scheme), files in PICTURES.items():
+            with served(Path(place) / f"{size}-{scheme}") as address:
+                page = browser.new_context(**SIZES[size], color_scheme=scheme).new_page()
+                page.set_default_timeout(120_000)  # the machine may be busy
+                page.goto(address)
+                take_all(page, {view: folder / name for view, name in files.items()})
+                page.context.close()
 
 
 @contextmanager
 def served(store: Path) -> Iterator[str]:
     """Serve a new store in a thread."""
     app, listening = build_application(ServerSettings(store), Extractor.open(store)), bound_socket("127.0.0.1", 0)
-    server = uvicorn.Server(server_config(lambda: app, Limits()))
+    server = web_server(app)
     thread = Thread(target=server.run, args=([listening],), daemon=True)  # a failing script ends at once
     thread.start()
     try:
@@ -70,14 +77,14 @@ def served(store: Path) -> Iterator[str]:
         thread.join(30)
 
 
-def take_all(page: Page, folder: Path, end: str) -> None:
-    """Walk through the views as a newcomer does."""
+def take_all(page: Page, files: dict[str, Path]) -> None:
+    """Walk through the views as a newcomer does, and take the pictures of some of them."""
 
-    def keep(name: str) -> None:
-        shoot(page, folder / f"{name}-{end}.png")
+    def keep(view: str) -> None:
+        if view in files:
+            shoot(page, files[view])
 
     page.wait_for_selector("text=Load the example")
-    keep("start")
     page.get_by_role("button", name="Load the example").first.click()
     page.wait_for_selector("g.arrow")
     keep("read")
@@ -93,7 +100,6 @@ def take_all(page: Page, folder: Path, end: str) -> None:
     keep("teach")
     page.keyboard.press("Enter")
     page.wait_for_selector(".changes")
-    keep("taught")
     show(page, "map")
     page.wait_for_selector(".point")
     page.locator(".point").nth(3).hover()
@@ -113,9 +119,6 @@ def take_all(page: Page, folder: Path, end: str) -> None:
         settled(page)
         page.keyboard.press(key)
     keep("review")
-    show(page, "history")
-    page.wait_for_selector("tr.current")
-    keep("history")
 
 
 def show(page: Page, view: str) -> None:

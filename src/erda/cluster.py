@@ -20,7 +20,7 @@ def require_ray(module: str = "ray") -> Any:
     try:
         return import_module(module)
     except ImportError:
-        message = "--engine ray needs Ray, which is not installed: pip install 'erda[ray]'."
+        message = "Ray is not installed: pip install 'erda[ray]'."
         raise SettingsError(message) from None
 
 

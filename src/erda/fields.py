@@ -12,7 +12,7 @@ each has its own name.
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, fields
 from functools import cache
@@ -98,21 +98,28 @@ def nested_values(model: type[Settings], flat: Mapping[str, Any]) -> dict[str, A
     return values
 
 
-def checked_settings(model: type[S], flat: Mapping[str, Any]) -> S:
-    """Validate flat settings strictly and report every fault: an int is a float, but no string is a number."""
+def try_settings(model: type[S], flat: Mapping[str, Any]) -> tuple[S | None, list[tuple[str, str]]]:
+    """Validate flat settings strictly: return them, or every fault with the name of its setting.
+
+    An int is a float, but no string is a number. The name is empty if it is unknown, or if two settings clash.
+    """
     try:
-        return model.model_validate(nested_values(model, flat), strict=True)
+        return model.model_validate(nested_values(model, flat), strict=True), []
     except ValidationError as error:
-        faults = [f"{name}: {said}" if name else said for name, said in named_faults(model, error)]
-        raise SettingsError(join_faults(faults)) from None
+        known, faults = flat_kinds(model), []
+        for one in error.errors():
+            name = next((step for step in reversed(one["loc"]) if isinstance(step, str)), "")
+            is_known = name in known or not name
+            faults.append((name, fault_text(one)) if is_known else ("", unknown_name("setting", name, known)))
+        return None, faults
 
 
-def named_faults(model: type[Settings], error: ValidationError) -> Iterator[tuple[str, str]]:
-    """Yield the flat name and the message of each fault; the name is empty if unknown, or if two settings clash."""
-    known = flat_kinds(model)
-    for one in error.errors():
-        name = next((step for step in reversed(one["loc"]) if isinstance(step, str)), "")
-        yield (name, fault_text(one)) if name in known or not name else ("", unknown_name("setting", name, known))
+def checked_settings(model: type[S], flat: Mapping[str, Any]) -> S:
+    """Validate flat settings strictly, or raise with every fault."""
+    settings, faults = try_settings(model, flat)
+    if settings is None:
+        raise SettingsError(join_faults([f"{name}: {said}" if name else said for name, said in faults]))
+    return settings
 
 
 def changed_settings(settings: S, changes: Mapping[str, Any]) -> S:
@@ -142,7 +149,7 @@ def value_of_text(kind: Any, text: str) -> Any:
 # -- faults in plain words ---------------------------------------------------------------------------------------------
 
 
-def faults_of(error: ValidationError) -> list[str]:
+def validation_faults(error: ValidationError) -> list[str]:
     """Every fault of a validation as `place: message`, with places such as `steps[2].accuracy`."""
     places = [
         "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in one["loc"]).removeprefix(".")

@@ -177,9 +177,9 @@ def _decoded(read: Callable[[], Any], place: str, error: type[ErdaError], remedy
     except (ErdaError, ValueError) as fault:  # from pydantic, or from the checks of the value itself
         from pydantic import ValidationError
 
-        from erda.fields import faults_of
+        from erda.fields import validation_faults
 
-        said = faults_of(fault) if isinstance(fault, ValidationError) else [str(fault)]
+        said = validation_faults(fault) if isinstance(fault, ValidationError) else [str(fault)]
         more = f"(and {len(said) - 1} more faults)" if len(said) > 1 else ""
         raise error(" ".join(filter(None, (place and f"{place}:", said[0], more, remedy)))) from None
 

@@ -25,19 +25,12 @@ class Registry(MutableMapping[str, T], Generic[T]):
 
     def __init__(self, group: str, builtin: dict[str, T | str]) -> None:
         self.group = group
+        self.builtin = tuple(builtin)  # names of this package
         self._own = builtin
-        self._shipped = tuple(builtin)
-
-    @property
-    def builtin(self) -> tuple[str, ...]:
-        """Names of this package, without those of installed packages and files."""
-        return self._shipped
 
     @cached_property
     def _plugins(self) -> dict[str, str]:
-        from importlib.metadata import entry_points
-
-        return {one.name: one.value for one in entry_points(group=self.group)}
+        return plugin_paths(self.group)
 
     def __getitem__(self, name: str) -> T:
         if name not in self._own:
@@ -60,6 +53,13 @@ class Registry(MutableMapping[str, T], Generic[T]):
 
     def __len__(self) -> int:
         return len({*self._own, *self._plugins})
+
+
+def plugin_paths(group: str) -> dict[str, str]:
+    """Entry points of installed packages in a group: name -> import path."""
+    from importlib.metadata import entry_points
+
+    return {one.name: one.value for one in entry_points(group=group)}
 
 
 def load_object(path: str, *, whose: str = "") -> object:

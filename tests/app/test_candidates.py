@@ -7,19 +7,12 @@ import pytest
 from toy_extractor import ROWS, Words, open_toy
 
 from erda.app import candidates
-from erda.app.candidates import (
-    LIKELY,
-    Candidate,
-    CandidatePool,
-    by_shared_words,
-    most_useful_first,
-    pair_key,
-    text_rows,
-)
+from erda.app.candidates import LIKELY, Candidate, CandidatePool, most_useful_first
 from erda.app.extractor import Extractor
+from erda.app.review import open_review
 from erda.app.review_journal import FOLDER
-from erda.app.reviewing import open_review
-from erda.app.texts import TextRow
+from erda.app.state import pair_key
+from erda.app.texts import TextRow, text_rows
 from erda.errors import DataError
 from erda.text.marks import example_from_marks
 from erda.types import Example
@@ -118,13 +111,6 @@ def test_many_pairs_are_embedded_in_parts_the_promising_ones_first(
             review.skip()
         assert len({pair_key(one) for one in embedded}) == 2 * len(rows)
     assert done[-1][0] == done[-1][1]
-
-
-def test_sentences_that_share_rare_words_come_first(extractor: Extractor) -> None:
-    texts = ["Ann saw Bob.", "Ann was born in Oslo.", "Ann met Bob in Rome."]
-    sentences = [extractor.version.questions(text) for text in texts]
-    lessons = [one.example for one in extractor.examples("born in")]
-    assert by_shared_words(sentences, lessons)[0] is sentences[1]
 
 
 def test_suggestions_from_plain_texts(extractor: Extractor, tmp_path: Path) -> None:

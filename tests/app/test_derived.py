@@ -6,15 +6,13 @@ import numpy as np
 import pytest
 from toy_extractor import open_toy, scores, some_relation, taught
 
-from erda.app import derived
-from erda.errors import WriteError
-from erda.files import locked
+from erda.app import version_log
 from erda.methods.posterior import Posterior
 
 
 @pytest.fixture(autouse=True)
 def _small_arrays_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(derived, "LEAST_BYTES", 0)
+    monkeypatch.setattr(version_log, "LEAST_BYTES", 0)
 
 
 @pytest.fixture
@@ -42,7 +40,7 @@ def test_a_file_that_cannot_be_trusted_is_replaced(
     changed = {"flipped": good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :], "truncated": good[:-9]}
     place.write_bytes(changed.get(change, b"" if change == "empty" else good))
     if change == "of another erda":
-        monkeypatch.setattr(derived, "__version__", "9.9")
+        monkeypatch.setattr(version_log, "__version__", "9.9")
     np.testing.assert_array_equal(scores(open_toy(tmp_path)), first)
     assert len(fits) == 2
     assert (place.read_bytes() == good) == (change != "of another erda")
@@ -56,28 +54,6 @@ def test_a_file_of_another_version_is_not_used(tmp_path: Path, fits: list[str]) 
     extractor.undo()
     np.testing.assert_array_equal(scores(open_toy(tmp_path)), before)
     assert len(fits) == 3
-
-
-def test_a_version_that_is_no_longer_current_writes_nothing(tmp_path: Path) -> None:
-    extractor = taught(tmp_path)
-    old = extractor.version
-    extractor.undo()
-    old.predict("[[a]] was founded by {{b}}")
-    assert not (tmp_path / "derived.bin").exists()
-
-
-def test_a_store_that_cannot_be_written_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    extractor = taught(tmp_path)
-
-    def fail(path: Path, content: bytes) -> None:
-        raise WriteError(f"Cannot write {path}")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(derived, "write_bytes", fail)
-        first = scores(open_toy(tmp_path))
-    with locked(tmp_path, busy="teaching"):
-        np.testing.assert_array_equal(scores(extractor), first)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["extractor.json", "objects", "versions"]
 
 
 def test_prune_removes_the_file(tmp_path: Path) -> None:

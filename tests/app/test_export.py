@@ -3,28 +3,22 @@
 import json
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from tiny_models import build_model
 from toy_extractor import open_toy
 
 from erda.app.export import FILES, _item, _plain_text
 from erda.app.extractor import Extractor
-from erda.cli.export import EXPORT
+from erda.app.standalone import Predictor
 from erda.cli.main import main
+from erda.cli.version_commands import EXPORT
 from erda.encoders.onnx_encoder import OnnxEncoder
 from erda.errors import DataError, ErdaError, ModelError
-from erda.outputs import work_folder
-from erda.text.marks import example_from_marks
 from erda.types import Relation
-
-pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: pip install 'erda[onnx]'")
-from erda.app.standalone import Predictor
 
 LESSONS = {
     "capital of": ["[[paris]] is the capital of {{france}}.", "the capital of {{germany}} is [[berlin]]"],
@@ -92,23 +86,6 @@ def test_it_answers_as_the_extractor_does_without_erda_and_torch(taught: Extract
         assert confidences == pytest.approx([one.confidence for one in expected.ranked], abs=1e-4)
 
 
-def test_inverse_relations_exclude_each_other(taught: Extractor, tmp_path: Path) -> None:
-    extractor = Extractor.open(shutil.copytree(taught.folder, tmp_path / "store"))
-    extractor.declare("capital of", inverse="born in")
-    predictor = Predictor(extractor.export(tmp_path / "exported"))
-    predictor.known["least"] = [0.0] * 3
-    for answer, expected in zip(
-        predictor.predict(QUESTIONS), extractor.predict(QUESTIONS, min_confidence=0.0), strict=True
-    ):
-        assert (tuple(answer["relations"]), len(answer["relations"])) == (expected.relations, 2)
-
-
-def test_the_vectors_are_the_same_to_the_last_bit(taught: Extractor, exported: Path) -> None:
-    examples = [example_from_marks(one) for one in QUESTIONS]
-    expected = taught.version.method.encoder.embed(examples)
-    assert np.array_equal(Predictor(exported).vectors(QUESTIONS), expected)
-
-
 def test_it_runs_as_a_command(exported: Path, tmp_path: Path) -> None:
     command = [sys.executable, str(exported / "predict.py")]
     environment = {name: value for name, value in os.environ.items() if name not in ("CI", "ORT_DISABLE_TELEMETRY")}
@@ -134,38 +111,20 @@ def test_a_damaged_export_is_refused(exported: Path, tmp_path: Path, name: str) 
         Predictor(tmp_path)
 
 
-def test_a_command_that_cannot_run_says_so_in_a_line(exported: Path, tmp_path: Path) -> None:
-    command = [sys.executable, str(shutil.copy(exported / "predict.py", tmp_path))]
-    for missing in ("erda_export", "encoder.json"):
-        ran = subprocess.run([*command, QUESTIONS[0]], capture_output=True, text=True, check=False)
-        assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1)
-        assert missing in ran.stderr
-        shutil.copytree(exported / "erda_export", tmp_path / "erda_export", dirs_exist_ok=True)
-    assert "sentences.txt" in subprocess.run([*command, "--help"], capture_output=True, text=True, check=True).stdout
-
-
 def test_a_store_names_its_engine_and_rejects_another(taught: Extractor) -> None:
     assert taught.version.state.stamp.setup.encoder.settings["engine"] == "onnx-int8"
     with pytest.raises(ModelError, match=r"\(engine onnx-int8\), not to .* \(engine torch\)"):
         Extractor.open(taught.folder, encoder_settings={"engine": "torch"})
 
 
-def test_a_folder_of_the_user_is_left_alone(taught: Extractor, tmp_path: Path) -> None:
-    for name in (".x.part/notes.txt", ".y.part/export/notes.txt"):
-        (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).write_text("mine")
-    for name in ("x", "y"):
-        with pytest.raises(DataError, match=f".{name}.part exists and was not written by this command"):
-            taught.export(tmp_path / name)
-    assert (tmp_path / ".x.part/notes.txt").read_text() == (tmp_path / ".y.part/export/notes.txt").read_text() == "mine"
-
-
-def test_what_a_killed_export_left_is_removed(taught: Extractor, tmp_path: Path) -> None:
-    with work_folder(tmp_path / ".x.part", purpose="export", busy="busy"):
-        (tmp_path / ".x.part" / "export").mkdir()
-        (tmp_path / ".x.part" / "export" / "predict.py").write_text("half")
+def test_what_a_killed_export_left_is_removed_and_nothing_of_the_users(taught: Extractor, tmp_path: Path) -> None:
+    left, mine = tmp_path / ".x.0123456789abcdef.tmp", tmp_path / ".x.fedcba9876543210.tmp"
+    for folder, name in ((left, "predict.py"), (mine, "notes.txt")):
+        folder.mkdir()
+        (folder / name).write_text("half")
     taught.export(tmp_path / "x")
-    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [mine.name, "x"]
+    assert (mine / "notes.txt").read_text() == "half"
     assert {path.relative_to(tmp_path / "x").as_posix() for path in (tmp_path / "x").rglob("*.*")} == {*FILES}
 
 

@@ -1,14 +1,13 @@
-"""Triples of annotated texts: precision, recall and F1; symmetric and inverse relations count once."""
+"""Triples of annotated texts: precision, recall and F1."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from toy_extractor import taught
 
-from erda.app.answers import Answer, Extraction, Ranked, RelationScore, TextPlace, TripleEvaluation
+from erda.answers import Answer, Extraction, Ranked, RelationScore, TextPlace, TripleEvaluation
 from erda.app.extractor import Extractor
 from erda.app.version import Version
 from erda.errors import DataError
@@ -34,7 +33,7 @@ def row(text: str, *relations: tuple[int, str, int], names: tuple[str, ...] = ("
 def with_answers(monkeypatch: pytest.MonkeyPatch, *answers: Answer) -> None:
     def extract(self: Version, text: str, entities: object = None, **asked: object) -> Extraction:
         own = [one for one in answers if " ".join(one.example.tokens) == text]
-        return Extraction(tuple(own), "given", 2, inverses=self.inverses)
+        return Extraction(tuple(own), "given", 2)
 
     monkeypatch.setattr(Version, "extract", extract)
 
@@ -68,51 +67,15 @@ def test_triples_are_counted_by_relation_and_overall(tmp_path: Path, monkeypatch
         extractor.evaluate(rows)
 
 
-def test_either_direction_of_symmetric_and_inverse_relations_is_right(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    extractor = taught(tmp_path)
-    with_answers(
-        monkeypatch,
-        answer("{{Ann}} knows [[Bob]]", "founded by", 0.9),
-        answer("{{Ann}} met [[Bob]]", "born in", 0.9),
-        answer("[[Ann]] met {{Bob}}", "capital of", 0.7),
-    )
-    rows = [
-        row("Ann knows Bob", (0, "founded by", 1), (1, "founded by", 0)),
-        row("Ann met Bob", (0, "capital of", 1)),
-    ]
-    assert extractor.evaluate_extraction(rows).overall == RelationScore(3, 1, 2)
-    extractor.declare("founded by", symmetric=True)
-    extractor.declare("born in", inverse="capital of")
-    found = extractor.evaluate_extraction(rows)
-    assert found.overall == RelationScore(2, 2, 2)
-    assert found.relations["capital of"] == RelationScore(1, 1, 1)
-
-
-def test_declared_pairs_are_reported_once_in_the_surer_direction(tmp_path: Path) -> None:
+def test_both_directions_of_a_pair_are_kept() -> None:
     answers = (
         answer("[[Ann]] met {{Bob}}", "parent", 0.6),
         answer("{{Ann}} met [[Bob]]", "child", 0.8),
-        answer("[[Ann]] saw {{Bob}}", "spouse", 0.7),
-        answer("{{Ann}} saw [[Bob]]", "spouse", 0.6),
         answer("{{Ann}} saw [[Bob]]", None, 0.1),
     )
-    plain = Extraction(answers, "given", 4)
-    assert len(plain.found_both_ways) == 4
-    inverses = {"parent": "child", "child": "parent", "spouse": "spouse"}
-    declared = Extraction(answers, "given", 4, inverses=inverses)
-    assert [(one.relation, one.confidence) for one in declared.found_both_ways] == [("child", 0.8), ("spouse", 0.7)]
-    several = answer("{{Ann}} met [[Bob]]", "parent", 0.5)
-    ranked = (*several.ranked, Ranked("knows", 0.4, 0.0), Ranked("child", 0.3, 0.0))
-    several = replace(several, ranked=ranked, relations=("parent", "knows", "child"))
-    (first, second) = Extraction((answers[0], several), "given", 4, inverses=inverses).found_both_ways
-    assert (first.relations, second.relations) == (("parent",), ("knows",)), "Ann is the parent, not the child, of Bob"
-    extractor = taught(tmp_path)
-    extractor.declare("founded by", symmetric=True)
-    extractor.declare("born in", inverse="capital of")
-    expected = {"founded by": "founded by", "born in": "capital of", "capital of": "born in"}
-    assert extractor.extract("Ann knows Bob", ["Ann", "Bob"]).inverses == expected
+    found = Extraction(answers, "given", 4)
+    assert found.found_both_ways == answers[:2]
+    assert found.found == answers[1:2]
 
 
 def test_an_evaluation_takes_another_threshold(tmp_path: Path) -> None:
@@ -120,22 +83,6 @@ def test_an_evaluation_takes_another_threshold(tmp_path: Path) -> None:
     rows = [{"text": "[[Rome]] is a nice place , {{Italy}} .", "relation": "no_relation"}]
     assert extractor.evaluate(rows, min_confidence=1.0).accuracy == 1.0
     assert extractor.evaluate(rows, min_confidence=0.0).accuracy == 0.0
-
-
-def test_of_two_inverses_the_surer_one_holds_in_a_direction(tmp_path: Path) -> None:
-    extractor = taught(tmp_path)
-    question = "[[Ann]] was born in {{Oslo}} ."
-    before = extractor.predict(question, min_confidence=0.0)
-    assert set(before.relations) == {"founded by", "born in", "capital of"}
-    extractor.declare("born in", inverse="capital of")
-    extractor.declare("founded by", symmetric=True)
-    first = next(one for one in before.relations if one != "founded by")
-    for after in (
-        extractor.predict(question, min_confidence=0.0),
-        extractor.extract("Ann was born in Oslo .", ["Ann", "Oslo"], min_confidence=0.0).answers[0],
-    ):
-        assert set(after.relations) == {"founded by", first}
-        assert len(after.ranked) == 3
 
 
 def test_a_found_mention_stands_for_the_annotated_one_it_overlaps(tmp_path: Path) -> None:

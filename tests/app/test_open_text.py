@@ -15,8 +15,6 @@ from erda.text.marks import Mark
 from erda.text.spacy_tagger import Tag, typed_examples
 from erda.types import Entity, Example, Span
 
-pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: pip install 'erda[onnx]'")
-
 
 @pytest.fixture(scope="module")
 def taught(tmp_path_factory: pytest.TempPathFactory) -> Extractor:

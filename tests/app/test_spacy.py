@@ -49,7 +49,7 @@ def test_relations_of_a_document(store: Path) -> None:
         *(("Ada", "London"), ("London", "Ada")),
     }
     version = Extractor.open(store).version
-    expected = version.predict("[[SpaceX]] was founded by {{Elon Musk}} .")
+    expected = version.predict(["[[SpaceX]] was founded by {{Elon Musk}} ."])[0]
     (found,) = [one for one in doc._.relations if one.head.text == "SpaceX"]
     assert (found.relation, found.confidence) == (expected.relation, pytest.approx(expected.confidence))
     assert doc[found.tail.start : found.tail.end].text == "Elon Musk"

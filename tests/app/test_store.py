@@ -1,4 +1,4 @@
-"""A store under hostile hands: backups put back, files swapped, links, foreign files, the format of erda 0.1.0."""
+"""A store under hostile hands: backups put back, files swapped, links, foreign files."""
 
 import json
 import shutil
@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from toy_extractor import BORN, CAPITAL, FOUNDED, QUESTIONS, open_toy, scores, some_relation, taught
 
-from erda.app.extractor import Extractor
-from erda.app.store import Store
+from erda.app.store import Store, forget, undo
 from erda.errors import DataError, ErdaError, ModelError
 from erda.files import sealed, write_json
 
@@ -115,18 +114,6 @@ def test_a_version_file_that_is_not_what_its_name_says_is_rejected(tmp_path: Pat
         with pytest.raises(ModelError):
             Store(tmp_path / "mine").history()
     assert len(open_toy(tmp_path / "mine", version=2).relations) == 3
-
-
-def test_history_during_a_prune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    extractor = taught(tmp_path)
-    real, gone = Store._read_file, tmp_path / "versions" / "1.json"
-
-    def read(store: Store, number: int) -> object:
-        gone.unlink(missing_ok=True)
-        return real(store, number)
-
-    monkeypatch.setattr(Store, "_read_file", read)
-    assert [one.number for one in extractor.history()] == [0, 2]
 
 
 def test_a_first_teaching_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,47 +221,6 @@ def test_purging_removes_every_trace_of_what_was_forgotten(tmp_path: Path) -> No
             one.undo()
 
 
-# -- the format of erda 0.1.0 ------------------------------------------------------------------------------------------
-
-
-def as_0_1_0(folder: Path) -> None:
-    """Rewrite a store as erda 0.1.0 wrote it."""
-    for path in (folder / "versions").iterdir():
-        value = json.loads(path.read_text())
-        del value["format"], value["stamp"]["identity"]
-        write_json(path, sealed(value))
-    head = json.loads((folder / "extractor.json").read_text())
-    write_json(folder / "extractor.json", sealed({"format": 1, "id": "0" * 32, "current": 2, "last": head["last"]}))
-
-
-def test_a_store_of_0_1_0_can_be_listed_and_is_taken_over(tmp_path: Path) -> None:
-    expected = scores(taught(tmp_path))
-    as_0_1_0(tmp_path)
-    before = contents(tmp_path)
-    old = open_toy(tmp_path)
-    assert [one.id for one in old.relations] == ["founded by", "born in", "capital of"]
-    assert [lesson.number for lesson in old.examples("born in")] == [3, 4]
-    assert [one.number for one in old.history()] == [0, 1, 2]
-    assert len(Store(tmp_path).content().known) == 3
-    changes = (
-        *(lambda: old.predict(QUESTIONS), lambda: old.teach("moved to", ["[[a]] b {{c}}"]), old.undo, old.prune),
-        *(lambda: old.forget("born in"), lambda: open_toy(tmp_path, version=1), lambda: old.save(tmp_path / "x")),
-    )
-    for change in changes:
-        with pytest.raises(DataError, match=r"was taught by erda 0\.1\.0.*erda teach --relearn") as caught:
-            change()
-        assert "\n" not in str(caught.value)
-    assert contents(tmp_path) == before
-    new: Extractor = open_toy(tmp_path, relearn=True)
-    np.testing.assert_array_equal(scores(new), expected)
-    np.testing.assert_array_equal(scores(open_toy(tmp_path)), expected)
-    assert [one.number for one in new.history()] == [0, 1, 2, 3]
-    new.undo()
-    with pytest.raises(DataError, match=r"Version 2 was taught by erda 0\.1\.0"):
-        new.predict(QUESTIONS)
-    assert open_toy(tmp_path, relearn=True).version.number == 4
-
-
 def test_types_are_stored_and_objects_without_types_have_no_field_for_them(tmp_path: Path) -> None:
     typed = {"text": "Ann met Bo.", "head": {"span": [0, 3], "type": "PER"}, "tail": {"span": [8, 10]}}
     extractor = open_toy(tmp_path / "typed")
@@ -286,3 +232,40 @@ def test_types_are_stored_and_objects_without_types_have_no_field_for_them(tmp_p
     known = json.loads(stored.read_text())["known"]["lessons"][0]["example"]
     assert known["head"]["type"] == "PER"
     assert "type" not in known["tail"]
+
+
+@pytest.mark.parametrize("method", ["posterior", "seqrun"])
+def test_forgetting_leaves_what_the_method_would_leave(tmp_path: Path, method: str) -> None:
+    extractor = taught(tmp_path, method=method)
+    expected = extractor.version.method
+    expected.forget("born in")
+    assert forget(Store(tmp_path), "born_in") == 3
+    found = open_toy(tmp_path, method=method)
+    assert [one.id for one in found.relations] == ["founded by", "capital of"] == [*expected.index]
+    assert found.version.method.kept == expected.kept
+    for name, rows in expected.checkpoint().rows.items():
+        for relation, row in rows.items():
+            np.testing.assert_array_equal(found.version.method.checkpoint().rows[name][relation], row)
+
+
+def test_the_last_relation_can_be_forgotten_and_brought_back(tmp_path: Path) -> None:
+    extractor = open_toy(tmp_path)
+    extractor.teach("founded by", FOUNDED)
+    before = scores(extractor)
+    assert forget(Store(tmp_path), "founded by") == 2
+    assert open_toy(tmp_path).relations == ()
+    assert undo(Store(tmp_path)).what == "forgot founded by"
+    np.testing.assert_array_equal(scores(open_toy(tmp_path)), before)
+    with pytest.raises(DataError):
+        forget(Store(tmp_path), "unknown")
+
+
+def test_a_damaged_version_does_not_become_current(tmp_path: Path) -> None:
+    extractor = open_toy(tmp_path)
+    extractor.teach("founded by", FOUNDED)
+    (files,) = Store(tmp_path).version_file(1).relations
+    extractor.forget("founded by")
+    (tmp_path / "objects" / f"{files.rows}.safetensors").write_bytes(b"damaged")
+    with pytest.raises(ModelError):
+        undo(Store(tmp_path))
+    assert Store(tmp_path).head().current == 2

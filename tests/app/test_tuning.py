@@ -1,7 +1,6 @@
 """Thresholds for a precision: against the obvious computation, kept with a version, and honest where out of reach."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 from toy_extractor import FOUNDED, open_toy, taught
 
-from erda.app.tuning import LEAST_ANSWERS, LEAST_ROWS, Cells, best_threshold, fit, labelled_cells
+from erda.app.evaluation import LEAST_ANSWERS, LEAST_ROWS, Cells, best_threshold, fit, labelled_cells
 from erda.errors import DataError
 
 
@@ -127,15 +126,3 @@ def test_annotated_texts_tune_extraction(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text(json.dumps({**rows[0], "relations": [{"head": 2, "tail": 1, "relation": "r"}]}))
     with pytest.raises(DataError, match=r"x\.jsonl:1: .*names entity 2 of 2"):
         extractor.tune(tmp_path / "x.jsonl")
-
-
-def test_renamed_relations_keep_their_thresholds(tmp_path: Path) -> None:
-    extractor = taught(tmp_path)
-    extractor.tune(labelled_rows(), precision=0.5)
-    thresholds = extractor.version.state.thresholds
-    assert thresholds is not None
-    assert "founded by" in thresholds.relations
-    extractor.rename("founded by", "begun by")
-    assert extractor.version.state.thresholds == replace(
-        thresholds, relations={"begun by": thresholds.relations["founded by"]}
-    )

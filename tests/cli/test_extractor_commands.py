@@ -22,18 +22,10 @@ def test_suggested_commands_name_a_store_that_is_not_the_default(erda: Erda) -> 
     assert (
         "erda relations 'founded by' --store 'my store'" in erda("forget", "founded by", "--example", "9", *store).err
     )
-    assert "erda undo --to 1 --store 'my store'" in erda("undo", *store).out
+    assert "erda versions --to 1 --store 'my store'" in erda("versions", "--undo", *store).out
     write_rows("none.jsonl", ((FOUNDED[0], "no_relation"), (FOUNDED[1], "founded by")))
     erda("teach", "--file", "none.jsonl", *store)
     assert "erda relations no_relation --store 'my store'" in erda("relations", *store).out
-
-
-def test_a_new_description_alone_is_reported(erda: Erda) -> None:
-    erda("teach", "founded by", *FOUNDED)
-    said = erda("teach", "founded by", "--description", "who began it").lines
-    assert said[0] == "Version 2: no new example; new description: founded by."
-    assert erda("history").lines[-1].endswith("described founded by")
-    assert erda("teach", "founded by", "--description", "who began it").lines[0] == "Nothing new."
 
 
 PATTERNS = ["[[X]] was founded by {{Y}}.", "{{Y}} set up [[X]]."]
@@ -50,7 +42,7 @@ def test_a_relation_is_taught_by_patterns_alone(erda: Erda) -> None:
     Path("q.txt").write_text("[[Tesla]] was founded by {{Martin}} .\n")
     erda("predict", "q.txt", "--out", "a.jsonl")
     assert json.loads(Path("a.jsonl").read_text())["ranked"][0]["relation"] == "founded by"
-    said = erda("judge", "founded by", "[[Acme]] hired {{Ann}}.", "--no")
+    said = erda("teach", "founded by", "[[Acme]] hired {{Ann}}.", "--not")
     assert said.lines[-1].endswith(f"{examples}, 2 patterns and 1 counterexample (version 3).")
 
 
@@ -73,18 +65,17 @@ def test_a_file_is_taught_with_the_relation_list_beside_it(erda: Erda, name: str
     assert erda("relations", "--store", "other").lines[1].endswith("who began it (2 patterns)")
 
 
-def test_a_description_has_several_lines(erda: Erda) -> None:
+def test_a_description_has_several_lines_and_is_taught_alone(erda: Erda) -> None:
     erda("teach", "founded by", *FOUNDED)
-    erda("describe", "founded by", *PATTERNS)
-    assert erda("relations").lines[1] == "       3  founded by  (2 patterns)"
-    said = erda("teach", "founded by", *(f"--description={one}" for one in [*PATTERNS, "[[X]] began with {{Y}}."]))
-    assert said.lines[0] == "Version 3: 1 new pattern; new description: founded by."
-    assert erda("history").lines[-1].endswith("described founded by")
-    erda("describe", "founded by", "")
-    assert erda("relations").lines[1] == "       3  founded by"
+    said = erda("teach", "founded by", "--description", "who began it").lines
+    assert said[0] == "Version 2: no new example; new description: founded by."
+    assert erda("teach", "founded by", "--description", "who began it").lines[0] == "Nothing new."
+    said = erda("teach", "founded by", *(f"--description={one}" for one in PATTERNS)).lines
+    assert said[0] == "Version 3: 2 new patterns; new description: founded by."
+    assert erda("versions").lines[-1].endswith("described founded by")
 
 
-@pytest.mark.parametrize("command", [["relations", "founded by"], ["history"]])
+@pytest.mark.parametrize("command", [["relations", "founded by"], ["versions"]])
 def test_what_only_reads_a_store_loads_no_model(erda: Erda, command: list[str]) -> None:
     erda("teach", "founded by", *FOUNDED)
     heavy = ("torch", "transformers", "numba", "onnxruntime", "numpy")
@@ -109,24 +100,27 @@ def test_the_store_comes_from_the_environment(erda: Erda, monkeypatch: pytest.Mo
         ('teach "born in" "[[A\\x07da]] in {{L}}"', "control character"),
         ('teach "born in" ""', "example 1: "),
         ('teach "born in" --description x --description "[[X]] came"', "line '[[X]] came': no tail is marked; put the"),
-        ('describe "founded by" "{{Y}} came"', "line '{{Y}} came': no head is marked; put the first entity in [["),
+        (
+            'edit "founded by" --description "{{Y}} came"',
+            "line '{{Y}} came': no head is marked; put the first entity in [[",
+        ),
         ('teach "" "[[A]] in {{B}}"', "A relation needs a name, such as 'founded by'."),
-        ('judge "[[A]] in {{B}}" "founded by" --no', "is a sentence; name the relation first"),
-        ('teach "Founded by" "[[A]] in {{B}}"', "differs from relation 'founded by' only in case"),
+        ('teach "[[A]] in {{B}}" "founded by" --not', "is a sentence; name the relation first"),
         ("teach", "Nothing to teach: give a RELATION with sentences, or --file FILE."),
         ("teach --relearn --store nowhere", "There is no extractor in nowhere yet."),
         ('teach "born in" "[[A]] in {{B}}" --file q.txt', "Give sentences or --file, not both."),
         ("teach --file q.txt", "no row names a relation"),
         ("teach --file nothing.csv", "nothing.csv: no such file."),
-        ("teach --file q.txt --description x", "--description: describes one relation; name it."),
+        ("teach --file q.txt --description x", "--description: describes one relation; name it"),
+        ('teach "founded by" --not', "Nothing to teach: --not needs sentences"),
+        ('teach "found by" "[[A]] in {{B}}" --not', "Did you mean 'founded by'?"),
+        ("teach --not --file q.txt", "name one: erda teach RELATION --not --file q.txt"),
         ("predict q.txt --out answers.xlsx", "expected a name that ends in .jsonl"),
         ("predict q.csv --out q.csv", "q.csv: is the input q.csv"),
         ("extract q.txt --names q.csv --out ./q.csv", "q.csv: is the input q.csv"),
         ("predict q.txt --top 0", "--top: must be at least 1, got 0."),
-        ("predict table.csv", "table.csv:1: the header has no column 'text' (sentence, label)"),
         ("predict q.txt --store q.csv", "q.csv: is a file; an extractor is a folder, name another."),
         ("predict plain.txt", "In plain sentences, mark the entities"),
-        ("predict nothing.txt", "nothing.txt: no such file."),
         ("predict", "standard input: the file is empty."),
         ("predict ''", "FILE: expected a name or a sentence, got nothing."),
         ('predict "Ada was born in London."', "no such file. In a sentence, mark both entities: [["),
@@ -135,9 +129,11 @@ def test_the_store_comes_from_the_environment(erda: Erda, monkeypatch: pytest.Mo
         ("extract q.txt --entity a --names b", "Give --entity or --names, not both."),
         ("forget nothing", "Unknown relation 'nothing'."),
         ('forget "founded by" --example 9', "'founded by' has no example 9; list them: erda relations 'founded by'"),
-        ("undo --to 7", "7"),
-        ('merge "founded by" "founded by"', "name two relations"),
-        ('rename "founded by" "founded by"', "already"),
+        ("versions --to 7", "7"),
+        ('edit "founded by" --into "founded by"', "name two relations"),
+        ('edit "founded by" --name "founded by"', "already"),
+        ("review q.txt --n 3", "--n: only with --list."),
+        ("review --list --text q.txt", "--list: give --relation NAME"),
         ("relations foundedby", "Did you mean 'founded by'?"),
         ("relations --store nowhere", "There is no extractor in nowhere yet. Create one: erda teach RELATION"),
         ("relations --store other", "other holds other files than an extractor"),
@@ -151,7 +147,6 @@ def test_bad_input_is_said_and_changes_nothing(erda: Erda, command: str, message
     Path("published.json").write_text(
         '{"P19": [{"tokens": ["A", "b"], "h": ["a", "Q1", [[0]]], "t": ["b", "Q2", [[1]]]}]}'
     )
-    Path("table.csv").write_text("sentence,label\n[[a]] b {{c}},d\n")
     Path("other").mkdir()
     Path("other/thesis.tex").touch()
     before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
@@ -166,11 +161,11 @@ def test_old_versions_and_what_was_forgotten_can_be_removed(erda: Erda) -> None:
     erda("teach", "founded by", *FOUNDED)
     erda("teach", "born in", *BORN)
     erda("forget", "born in")
-    assert erda("prune", "--keep", "2").lines[0] == "2 versions removed."
-    assert erda("prune", "--keep", "-1").status == 2
-    assert "born in" in erda("history").out
-    assert erda("prune", "--purge").lines[0] == "2 versions removed."
-    assert "born in" not in erda("history").out
+    assert erda("versions", "--keep", "2").lines[0] == "2 versions removed."
+    assert erda("versions", "--keep", "-1").status == 2
+    assert "born in" in erda("versions").out
+    assert erda("versions", "--purge").lines[0] == "2 versions removed."
+    assert "born in" not in erda("versions").out
     assert erda("relations").lines[-1] == "my-extractor knows 1 relation from 3 examples (version 4)."
 
 
@@ -180,16 +175,12 @@ def test_the_name_of_a_store_is_not_empty(erda: Erda, capsys: pytest.CaptureFixt
     assert "argument --store: expected a name, got nothing." in capsys.readouterr().err
 
 
-def test_a_sentence_may_be_long_and_begin_with_either_entity(erda: Erda) -> None:
+def test_a_sentence_may_be_long_and_standard_input_closed(erda: Erda, monkeypatch: pytest.MonkeyPatch) -> None:
     erda("teach", "founded by", *FOUNDED)
     asked = erda("predict", f"{{{{Elon}}}} founded {'far // away ' * 100} [[SpaceX]]")
     assert asked.status == 0
     assert json.loads(asked.out)["text"].startswith("{{Elon}} founded far / / away")
-
-
-def test_a_closed_standard_input_is_said(erda: Erda, monkeypatch: pytest.MonkeyPatch) -> None:
-    erda("teach", "founded by", *FOUNDED)
-    monkeypatch.setattr("erda.cli.store.sys", SimpleNamespace(stdin=None))
+    monkeypatch.setattr("erda.cli.store_options.sys", SimpleNamespace(stdin=None))
     assert "Standard input is closed; name a file." in erda("predict").err
 
 
@@ -204,23 +195,16 @@ def test_every_line_has_its_row_though_it_cannot_be_read(erda: Erda) -> None:
     assert [json.loads(line)["line"] for line in erda("predict", "q.txt").lines] == [1, 2, 3, 4]
 
 
-def test_a_contradiction_is_said_with_who_wins(erda: Erda) -> None:
-    erda("teach", "founded by", *FOUNDED)
-    said = erda("teach", "led by", FOUNDED[0], FOUNDED[0]).out
-    assert "moved from founded by to led by" in said
-    assert erda("teach", "led by", FOUNDED[0]).lines[0] == "Nothing new; 1 example known already."
-
-
 def test_an_existing_output_file_is_replaced_only_if_asked(erda: Erda, monkeypatch: pytest.MonkeyPatch) -> None:
     erda("teach", "founded by", *FOUNDED)
     Path("q.txt").write_text("\n".join(QUESTIONS))
     Path("thesis.jsonl").write_text("mine")
-    monkeypatch.setattr(Extractor, "suggest", lambda self, relation, corpus, n, progress: [])
+    monkeypatch.setattr(Extractor, "suggest", lambda self, *given, **asked: [])
     commands = [
         ("predict", "q.txt"),
         ("extract", "q.txt"),
         ("data", "convert", "q.txt"),
-        ("suggest", "founded by", "--corpus", "c"),
+        ("review", "--list", "--relation", "founded by", "--corpus", "c"),
     ]
     for command in commands:
         done = erda(*command, "--out", "thesis.jsonl")
@@ -249,7 +233,7 @@ def test_a_table_may_name_its_entities_and_its_own_columns(erda: Erda) -> None:
 def test_a_table_of_texts_may_name_its_own_columns(erda: Erda) -> None:
     erda("teach", "founded by", *FOUNDED)
     Path("t.csv").write_text("No,Text,Sentence\n7,short,Tesla was founded by Martin .\n")
-    asked = ("extract", "t.csv", "--all", "--entity", "Tesla", "--entity", "Martin")
+    asked = ("extract", "t.csv", "--pairs", "all", "--entity", "Tesla", "--entity", "Martin")
     row = json.loads(erda(*asked, "--columns", "text=sentence,id=no").lines[0])
     assert (row["id"], row["text"], row["input"]) == ("7", "Tesla was founded by Martin .", {"Text": "short"})
     Path("u.csv").write_text("Sentence\nTesla was founded by Martin .\n")
@@ -280,6 +264,4 @@ def test_a_terminal_is_shown_lines_to_read(erda: Erda, monkeypatch: pytest.Monke
 def test_questions_without_relations_are_called_so(erda: Erda) -> None:
     erda("teach", "founded by", *FOUNDED)
     Path("q.txt").write_text(QUESTIONS[0])
-    said = erda("evaluate", "q.txt").lines
-    assert "% of 1 question answered" in said[0]
-    assert said[1] == "No row names a relation, so 'none' is always correct."
+    assert erda("evaluate", "q.txt").lines[1] == "No row names a relation, so 'none' is always correct."

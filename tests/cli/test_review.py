@@ -10,10 +10,10 @@ import pytest
 from command_line import Erda
 from toy_extractor import BORN, CAPITAL, FOUNDED
 
-from erda.app import reviewing
+from erda.app import review
 from erda.app.extractor import Extractor
-from erda.app.reviewing import Review
-from erda.cli import review as review_command
+from erda.app.review import Review
+from erda.cli import review_commands as review_command
 
 TEXT = "Bob was born in Oslo.\nMary was born in Rome.\nAcme was founded by Hugo.\n"
 
@@ -47,7 +47,7 @@ def test_a_review_by_lines_judges_undoes_and_resumes(store: Erda) -> None:
     again = store("review", "my-text.txt", stdin="s\n" * 50)
     assert again.status == 0
     assert "judged 2, " in again.out
-    nothing = store("suggest", "born in", "--text", "my-text.txt")
+    nothing = store("review", "--list", "--relation", "born in", "--text", "my-text.txt")
     assert nothing.lines == [
         "Nothing new is likely to be an example of 'born in'. Teach more examples, or try other text."
     ]
@@ -59,7 +59,7 @@ def test_a_review_of_one_relation_names_the_store_in_its_hints(store: Erda) -> N
     Path("my-extractor").rename("other store")
     done = store("review", "my-text.txt", "--relation", "born in", "--store", "other store", stdin="u\nq\n")
     assert " | born in | " in done.out
-    assert "quit, then: erda undo --store 'other store'" in done.out
+    assert "quit, then: erda versions --undo --store 'other store'" in done.out
     assert "To continue: erda review my-text.txt --store 'other store'" in done.out
     wrong = store("review", "my-text.txt", "--relation", "born inn", "--store", "other store")
     assert (wrong.status, "Did you mean 'born in'?" in wrong.err) == (2, True)
@@ -71,7 +71,7 @@ def test_the_numbers_of_relations_follow_what_another_process_teaches(
     store: Erda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = ["q", "1", "y"]  # last first
-    monkeypatch.setattr(reviewing, "PER_VERSION", 1)
+    monkeypatch.setattr(review, "PER_VERSION", 1)
     monkeypatch.setattr(review_command, "_line", said.pop)
     forget = iter([True])
 
@@ -110,7 +110,7 @@ def test_the_help_shows_every_key() -> None:
 
 KEYS = """
 import sys
-from erda.cli.review import _command, _keys
+from erda.cli.review_commands import _command, _keys
 with _keys() as read:
     print("ready", flush=True)
     while (key := _command(read, 12)) != "q":

@@ -39,12 +39,14 @@ def test_faults_and_output_carry_no_control_characters(
 ) -> None:
     assert main(["run", "--out", "x", "--dataset", "a\x1b[2Jb"]) == 2
     assert r"Unknown dataset 'a\x1b[2Jb'" in capsys.readouterr().err
-    monkeypatch.setattr("erda.cli.list.LISTS", {"methods": lambda: iter([(HOSTILE, "about", [])])})
+    monkeypatch.setattr("erda.cli.data_commands.LISTS", {"methods": lambda: iter([(HOSTILE, "about", [])])})
     assert main(["list", "methods"]) == 0
     assert capsys.readouterr().out.startswith(printable(HOSTILE))
 
 
-def test_a_name_with_a_line_end_or_a_colour_stays_on_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_break_in_a_name_cannot_begin_a_new_message(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     forged = "founded by\nerda: all is well\x1b[32m"
     with redirect_stdout(PrintableOutput(sys.stdout)):
         print_line(f"    1  {forged}")
@@ -53,13 +55,8 @@ def test_a_name_with_a_line_end_or_a_colour_stays_on_its_line(capsys: pytest.Cap
     assert first == r"    1  founded by\nerda: all is well\x1b[32m"
     assert second == r"\x1b[31mred"
     assert "\n" not in unknown_name("relation", forged, [forged])
-
-
-def test_a_line_break_in_a_fault_cannot_begin_a_new_message(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["data", "check", "a\nerda: all is well"]) == 2
+    assert main(["data", "convert", "a\nerda: all is well"]) == 2
     assert [line for line in capsys.readouterr().err.splitlines() if line.startswith("erda: ")] == ["erda: a"]
 
 
@@ -118,24 +115,19 @@ def test_every_help_ends_with_examples() -> None:
         assert all(line.startswith("  ") for line in lines), parser.prog
 
 
-def test_help_shows_every_command_in_a_group(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    shown = capsys.readouterr().out
-    for command in ("demo", "teach", "predict", "undo", "run", "paper", "search", "report", "data", "corpus"):
-        assert f"\n  {command} " in shown
-    assert "experiments:\n" in shown
-
-
-def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_command_the_help_shows_every_command_in_a_group(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
-    assert "an extractor of your own:" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    for title, modules in GROUPS.items():
+        assert f"{title}:\n" in shown
+        for name in (name for names in modules.values() for name in names):
+            assert f"\n  {name} " in shown
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
 def test_a_full_disk_behind_the_output_is_said() -> None:
     with Path("/dev/full").open("wb") as full:
-        command = [sys.executable, "-m", "erda", "data", "list"]
+        command = [sys.executable, "-m", "erda", "list", "datasets"]
         answer = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (answer.returncode, answer.stderr.splitlines()) == (2, ["erda: [Errno 28] No space left on device"])
 

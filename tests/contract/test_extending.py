@@ -10,10 +10,12 @@ import pytest
 
 from erda import registry
 from erda.cli.main import main
+from erda.data.catalogue import DATASETS, open_stream
 from erda.data.formats.jsonl_examples import example_to_json
 from erda.encoders import ENCODERS, build_encoder, encoder_settings
 from erda.errors import SettingsError
 from erda.methods import METHODS, OWN_METHODS, find_method
+from erda.settings.load import read_preset, run_settings
 from erda.testing import check_method
 from toy_world import toy_example, write_vectors
 
@@ -30,6 +32,17 @@ def build(settings, *, seed, device):
 
 ENTRY = EncoderEntry(ToySettings, "a toy", build="toy_encoder_plugin:build")
 """
+DATASET = """
+from pathlib import Path
+
+from erda.data.catalogue import Entry, Shape, load_dataset
+
+def load(folder):
+    return load_dataset(Path(__file__).parent / "toy.jsonl")
+
+ENTRY = Entry("toy-data", "a toy", "none", Shape(way=2, shots=3), load)
+"""
+PRESET = 'description = "A toy."\nlike = "demo"\ndataset = "toy-data"\nmethods = ["nearest-mean"]\n'
 
 
 @pytest.fixture
@@ -40,8 +53,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "own" / "nearest_mean.py").write_text(code)
     monkeypatch.setenv(OWN_METHODS, "")
     yield tmp_path / "own"
-    for table in (METHODS, ENCODERS):
-        table._own.pop("nearest-mean", None)
+    METHODS._own.pop("nearest-mean", None)
+    for table in (METHODS, ENCODERS, DATASETS):
         vars(table).pop("_plugins", None)
 
 
@@ -53,11 +66,16 @@ def installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: nearest-mean\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
         "[erda.methods]\nnearest-mean = nearest_mean:NearestMean\nbroken = nowhere_to_be_found:Method\n"
-        "erda = nearest_mean:NearestMean\n\n[erda.encoders]\ntoy = toy_encoder_plugin:ENTRY\n"
+        "erda = nearest_mean:NearestMean\n\n[erda.encoders]\ntoy = toy_encoder_plugin:ENTRY\n\n"
+        "[erda.datasets]\ntoy-data = toy_data_plugin:ENTRY\n\n[erda.presets]\ntoys = toy_presets\n"
     )
     (folder / "toy_encoder_plugin.py").write_text(ENCODER)
+    (folder / "toy_data_plugin.py").write_text(DATASET)
+    (folder / "toy_presets").mkdir()
+    (folder / "toy_presets" / "toy-preset.toml").write_text(PRESET)
+    (folder / "toy_presets" / "demo.toml").write_text('description = "Never read."')
     monkeypatch.syspath_prepend(str(folder))
-    for table in (METHODS, ENCODERS):
+    for table in (METHODS, ENCODERS, DATASETS):
         vars(table).pop("_plugins", None)
     return folder
 
@@ -90,10 +108,7 @@ def test_a_method_from_a_file_runs_and_is_reported(folder: Path, capsys: pytest.
     assert find_method("nearest-mean").__name__ == "NearestMean"
 
 
-@pytest.mark.usefixtures("unpainted")
-def test_a_method_from_a_package_is_listed_run_and_searched(
-    installed: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_method_from_a_package_is_listed_and_run(installed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "methods"]) == 0
     listed = capsys.readouterr().out
     assert "The nearest mean of examples" in listed
@@ -101,9 +116,6 @@ def test_a_method_from_a_package_is_listed_run_and_searched(
     assert METHODS["erda"].__name__ == "Erda", "a built-in name stays"
     words = run_words(installed, "nearest-mean")
     assert main(["run", *words, "--out", str(installed / "runs")]) == 0
-    search = ["--space", "scale=1,2", "--sampler", "grid", "--out", str(installed / "search")]
-    assert main(["search", *words, *search]) == 0
-    assert "nearest-mean.scale" in (installed / "search" / "best.toml").read_text()
 
 
 def test_an_encoder_from_a_package(installed: Path) -> None:
@@ -111,6 +123,16 @@ def test_an_encoder_from_a_package(installed: Path) -> None:
     assert build_encoder("toy", seed=3, size=5) == ("built", 5, 3, "cpu")
     with pytest.raises(SettingsError, match="size: must be at least 1"):
         build_encoder("toy", size=0)
+
+
+def test_a_dataset_and_a_preset_from_a_package(installed: Path) -> None:
+    run_words(installed, "nearest-mean")  # writes the data
+    settings = run_settings(preset="toy-preset", encoder="bilstm")
+    assert (settings.dataset, settings.shots, settings.methods) == ("toy-data", 5, ("nearest-mean",)), "like demo"
+    assert [len(task.relations) for task in open_stream("toy-data", first_shots=3)] == [2, 2]
+    assert read_preset("demo")["dataset"] == "atlas", "a built-in preset stays"
+    with pytest.raises(SettingsError, match="Did you mean 'toy-preset'"):
+        read_preset("toy-presett")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from tiny_models import build_model
 from toy_pairs import toy_rows, toy_sentences
 
-from erda.corpus import segments, staging
+from erda.corpus import staging
 from erda.corpus.training_pairs import PairRows
 from erda.encoders.weights import ModelFolder
 
@@ -25,5 +25,5 @@ def rows(folder: ModelFolder, tmp_path_factory: pytest.TempPathFactory) -> PairR
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several chunks and parts even for toy data."""
     monkeypatch.setattr(staging, "CHUNK_ROWS", 100)
-    monkeypatch.setattr("erda.corpus.sources.jsonl_source.JsonlSource.batch_size", 50)
-    monkeypatch.setattr(segments, "PART_ROWS", 150)
+    monkeypatch.setattr("erda.corpus.sources.JsonlSource.batch_size", 50)
+    monkeypatch.setattr(staging, "PART_ROWS", 150)

@@ -1,4 +1,4 @@
-"""Run every job once on a cluster and write the results as JSON; `test_ray_jobs.py` starts this script.
+"""Run every job once on a cluster and write the results as JSON; `test_embedders.py` starts this script.
 
 Ray reads the cluster's token from the environment when it is imported, so the test process cannot connect itself.
 """
@@ -12,25 +12,25 @@ from pathlib import Path
 import ray
 
 from erda.corpus.corpus_store import CorpusStore
-from erda.corpus.ray_jobs import RayJobs
+from erda.corpus.embedders import ShardWorker, ray_embedder
 from erda.corpus.similarity import load_similarity
-from erda.corpus.vector_shards import ShardWorker, embed_corpus, vectors_folder
+from erda.corpus.vector_shards import embed_corpus, vectors_folder
 from erda.errors import ErdaError
 
 
 def main(address: str, corpus: str, model_name: str, out: str) -> None:
     ray.init(address=address, log_to_driver=False, logging_level="error", _node_ip_address="127.0.0.1")
-    store, model, engine = CorpusStore.open(Path(corpus)), load_similarity(model_name), RayJobs(address=address)
+    store, model = CorpusStore.open(Path(corpus)), load_similarity(model_name)
     found: dict[str, object] = {"nodes": sorted(node["NodeID"] for node in ray.nodes() if node["Alive"])}
     worker = ShardWorker(corpus=store.folder, digest=store.digest, model=model_name, fingerprint=model.fingerprint)
     try:
-        other = RayJobs(address=address, n_workers=1).embedder(replace(worker, fingerprint="0" * 64))
+        other = ray_embedder(replace(worker, fingerprint="0" * 64), address, 1)
         embed_corpus(store, model, shard_rows=50, embedder=other)
     except ErdaError as fault:
         found["fault"] = [type(fault).__name__, str(fault)]
-    shutil.rmtree(vectors_folder(store.folder, model.fingerprint))
-    shards = embed_corpus(store, model, shard_rows=50, embedder=engine.embedder(worker))
-    found["shards"] = len(shards.shards)
+    shutil.rmtree(vectors_folder(store, model.fingerprint))
+    shards = embed_corpus(store, model, shard_rows=50, embedder=ray_embedder(worker, address))
+    found["shards"] = len(shards.paths)
     Path(out).write_text(json.dumps(found))
 
 

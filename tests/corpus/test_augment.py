@@ -121,14 +121,6 @@ def test_known_sentences_are_not_members_of_q(augmenter: Augmenter) -> None:
     assert found.dropped["known sentence"] >= 3
 
 
-def test_an_example_is_not_its_own_neighbour(tmp_path: Path) -> None:
-    rows = [*CORPUS, row("Oslo lies on the coast of Norway .", "Oslo", "Norway")]
-    store, model = toy_store(tmp_path, rows), ToySimilarity(dim=512)
-    found = Augmenter(store, build_index(store, model), model).find([COAST], n_neighbours=3)
-    assert "Oslo lies on the coast of Norway ." not in texts(found.examples)
-    assert len(found.extras) == 3
-
-
 def test_each_sentence_is_used_once_with_the_higher_score(augmenter: Augmenter) -> None:
     twin = example("Harbour Oslo lies on the coast of Norway .", "Oslo", "Norway", "harbour", "c2")
     found = augmenter.find([twin, COAST], n_neighbours=8)
@@ -153,6 +145,9 @@ def test_limits_and_thresholds(augmenter: Augmenter) -> None:
 def test_invalid_settings_raise(augmenter: Augmenter, change: dict) -> None:
     with pytest.raises(SettingsError):
         augmenter.find([COAST], **change)
+    with pytest.raises(DataError):
+        augmenter.find([example("Oslo lies in Norway .", "Oslo", "Norway", None)])
+    assert augmenter.find([]).extras == ()
 
 
 @pytest.mark.parametrize("agreement", ["mean", "nearest"])
@@ -180,12 +175,6 @@ def test_one_lookup_one_search_two_queries_and_a_cache_of_vectors(augmenter: Aug
     assert augmenter.model.n_encoded == before
 
 
-def test_examples_need_relations(augmenter: Augmenter) -> None:
-    assert augmenter.find([]).extras == ()
-    with pytest.raises(DataError):
-        augmenter.find([example("Oslo lies in Norway .", "Oslo", "Norway", None)])
-
-
 def test_a_record_contains_the_provenance(augmenter: Augmenter) -> None:
     found = augmenter.find([AUTHOR, COAST], match_threshold=0.5)
     record = json.loads(json.dumps(found.to_json()))
@@ -207,14 +196,14 @@ def test_the_command_writes_jsonl_and_prints_a_table(
     file = tmp_path / "shots.jsonl"
     file.write_text("".join(json.dumps(example_to_json(one)) + "\n" for one in (AUTHOR, NOVEL, COAST)))
     corpus = augmenter.store.folder
-    erda_corpus("augment", file, "--corpus", corpus, "--threshold", "0.5", "--show", "1")
+    erda_corpus("augment", file, "--corpus", corpus, "--set", "match_threshold=-0.5", "--set", "n_neighbours=2")
     out = capsys.readouterr().out
-    assert "author: 3 extra" in out
+    assert "author: 5 extra" in out
     assert "... and 2 more" in out
     assert "neighbour     [Bergen] lies on the coast of {Norway} ." in out
-    assert "3 examples, 1 with their entity pair in the corpus: 2 by entity-match, 2 by neighbour" in out
+    assert "3 examples, 1 with their entity pair in the corpus: 3 by entity-match, 4 by neighbour" in out
     extras = tmp_path / "shots.extra.jsonl"
-    assert [one.relation for one in read_examples(extras).examples] == ["author"] * 3 + ["country"]
+    assert [one.relation for one in read_examples(extras).examples] == ["author"] * 5 + ["country"] * 2
     before = extras.read_bytes(), file.read_bytes()
     for more, said in (
         ([], r"shots\.extra\.jsonl exists"),
@@ -225,7 +214,7 @@ def test_the_command_writes_jsonl_and_prints_a_table(
             erda_corpus("augment", file, "--corpus", corpus, *more)
     assert (extras.read_bytes(), file.read_bytes()) == before
     known = ["--known", extras, "--out", tmp_path / "more.jsonl"]
-    erda_corpus("augment", file, "--corpus", corpus, *known, "--no-search")
+    erda_corpus("augment", file, "--corpus", corpus, *known, "--set", "similarity_search=false")
     assert "0 by entity-match" in capsys.readouterr().out
 
 
@@ -233,31 +222,22 @@ def test_the_command_accepts_every_setting_and_reports_all_faults(
     augmenter: Augmenter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("erda.corpus.similarity.load_similarity", lambda *_, **__: augmenter.model)
-    asked: list[tuple[AugmentSettings, list[str]]] = []
+    asked: list[AugmentSettings] = []
     find = Augmenter.find
 
     def watch(self: Augmenter, examples: Sequence[Example], **given: Any) -> Augmentation:
-        asked.append((given["settings"], [one.id for one in given["exemplars"]]))
+        asked.append(given["settings"])
         return find(self, examples, **given)
 
     monkeypatch.setattr(Augmenter, "find", watch)
-    file, older = tmp_path / "shots.jsonl", tmp_path / "older.jsonl"
-    for path, one in ((file, COAST), (older, NOVEL)):
-        path.write_text(json.dumps(example_to_json(one)) + "\n")
+    file = tmp_path / "shots.jsonl"
+    file.write_text(json.dumps(example_to_json(COAST)) + "\n")
     command = ["augment", file, "--corpus", augmenter.store.folder, "--overwrite"]
     erda_corpus(*command)
-    sets = ["n_neighbours=2", "search-matched=true", "search_rejected=true", "agreement=mean", "match_threshold=0.5"]
-    given = [word for one in sets for word in ("--set", one)]
-    erda_corpus(*command, *given, "--exemplars", older, "--threshold", "0.4", "--no-matching")
-    changed = AugmentSettings(
-        n_neighbours=2,
-        search_matched=True,
-        search_rejected=True,
-        agreement="mean",
-        match_threshold=0.4,
-        entity_matching=False,
-    )
-    assert asked == [(AugmentSettings(), []), (changed, ["a2"])]
+    sets = ["n_neighbours=2", "search-matched=true", "entity_matching=false", "agreement=mean", "match_threshold=0.5"]
+    erda_corpus(*command, *(word for one in sets for word in ("--set", one)))
+    changes = {"n_neighbours": 2, "search_matched": True, "entity_matching": False, "agreement": "mean"}
+    assert asked == [AugmentSettings(), AugmentSettings(**changes, match_threshold=0.5)]
     with pytest.raises(SettingsError) as caught:
         erda_corpus(*command, "--set", "n_neighbors=2", "--set", "agreement=means", "--set", "max_matches=0")
     for message in ("Did you mean 'n_neighbours'?", "Did you mean 'mean'?", "--set max_matches: must be at least 1"):

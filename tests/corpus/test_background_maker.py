@@ -9,7 +9,7 @@ import pytest
 from tiny_models import build_model
 
 from erda.cli.main import main
-from erda.corpus.background_maker import drawn_from
+from erda.corpus.similarity_run import drawn_from
 from erda.encoders import TransformerSettings, build_encoder
 from erda.encoders.adapter import TrainedWeights
 from erda.encoders.transformer import TransformerEncoder
@@ -45,18 +45,14 @@ def test_the_command_writes_a_background_that_the_encoder_loads(
     encoder = TransformerEncoder(base, TransformerSettings(mode="markers", max_pieces=40))
     TrainedWeights.fresh(encoder.layers, base=origin(base), max_pieces=40, rank=2, scale=1.0, seed=0).save(model)
     source = tagged(tmp_path / "tagged.jsonl", 20)
-    assert main(["corpus", "background", str(model), str(source), "--sentences", "10"]) == 0
+    assert main(["corpus", "background", str(model), str(source)]) == 0
     assert "background.npz" in capsys.readouterr().out
     found = build_encoder(str(base.path), adapter=str(model), trained_layers=0).background()
     assert found is not None
-    assert found.shape == (10, 32)
+    assert found.shape == (20, 32)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-2)
 
 
-@pytest.mark.parametrize(("more", "said"), [(["--sentences", "0"], "at least 1"), ([], "no sentences")])
-def test_invalid_input_is_rejected(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], said: str
-) -> None:
-    source = tagged(tmp_path / "tagged.jsonl", 0)
-    assert main(["corpus", "background", "minilm", str(source), *more]) == 2
-    assert said in capsys.readouterr().err
+def test_an_empty_source_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["corpus", "background", "minilm", str(tagged(tmp_path / "tagged.jsonl", 0))]) == 2
+    assert "no sentences" in capsys.readouterr().err

@@ -59,13 +59,7 @@ def test_a_vector_is_the_states_at_the_two_start_marks(tmp_path, kind):
     assert vectors.shape == (len(SENTENCES), model.dim) == (6, 32)
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(vectors, slow_vectors(folder, SENTENCES), atol=2e-6)
-
-
-def test_vectors_do_not_depend_on_order_or_batch_size(folder):
-    model = SimilarityModel(folder)
-    forwards = model.encode(SENTENCES, batch_size=64)
-    backwards = model.encode(SENTENCES[::-1], batch_size=1)[::-1]
-    np.testing.assert_allclose(forwards, backwards, atol=1e-6)
+    np.testing.assert_allclose(vectors, model.encode(SENTENCES[::-1], batch_size=1)[::-1], atol=1e-6)
     assert model.encode([]).shape == (0, model.dim)
 
 
@@ -77,28 +71,17 @@ def test_masked_names_do_not_change_a_vector(folder):
     np.testing.assert_array_equal(blanked[0], blanked[1])
 
 
-def test_a_merged_adapter_adds_a_product_to_every_linear_layer(folder, adapter):
-    before, after = encoder_of(folder).layers, SimilarityModel(folder, adapter).encoder.layers
-    changed = 0
-    for name, value in before.named_parameters():
-        expected = value.detach()
-        linear = name.removesuffix(".weight")
-        if f"{linear}.up" in adapter.tensors:
-            up, down = (adapter.tensors[f"{linear}.{part}"].float() for part in ("up", "down"))
-            expected = expected + 0.5 * up @ down
-            changed += 1
-        elif name == "marks":
-            expected = adapter.tensors["marks"].float()
-        assert torch.allclose(after.get_parameter(name), expected, atol=1e-6)
-    assert changed == 3 * 6
-
-
-def test_a_fresh_adapter_changes_nothing(folder):
-    weights = fresh(folder, rank=3)
-    assert len(weights.tensors) == 2 * 3 * 6 + 1
-    assert all(bool(one.any()) for name, one in weights.tensors.items() if name.endswith(".down"))
-    model = SimilarityModel(folder, weights)
-    np.testing.assert_allclose(model.encode(SENTENCES), SimilarityModel(folder).encode(SENTENCES), atol=1e-6)
+def test_fingerprints_differ_between_models_and_stay(folder, adapter):
+    models = [
+        SimilarityModel(folder),
+        SimilarityModel(folder, max_pieces=20),
+        SimilarityModel(folder, adapter),
+        SimilarityModel(folder, replace(adapter, scale=0.25)),
+    ]
+    assert len({model.fingerprint for model in models}) == 4
+    packaged = load_similarity()
+    assert packaged.fingerprint == "eb671879eb055b90b02ce4f9dfb8c84cc04856a3e9464ea6c0478e475785562d"
+    assert packaged.encoder.tokenizer.limit == 128
 
 
 @pytest.mark.parametrize("kind", ["adapter", "full"])
@@ -119,23 +102,6 @@ def test_a_saved_model_loads(folder, adapter, tmp_path, kind):
     assert abs(untrained.encode(SENTENCES) - model.encode(SENTENCES)).max() > 1e-3
 
 
-def test_the_fingerprint_of_the_packaged_model_is_stable():
-    model = load_similarity()
-    assert model.fingerprint == "eb671879eb055b90b02ce4f9dfb8c84cc04856a3e9464ea6c0478e475785562d"
-    assert model.encoder.tokenizer.limit == 128
-
-
-def test_different_models_have_different_fingerprints(folder, adapter):
-    models = [
-        SimilarityModel(folder),
-        SimilarityModel(folder, max_pieces=20),
-        SimilarityModel(folder, adapter),
-        SimilarityModel(folder, replace(adapter, scale=0.25)),
-    ]
-    assert len({model.fingerprint for model in models}) == 4
-    assert SimilarityModel(folder).fingerprint == models[0].fingerprint
-
-
 def test_a_damaged_adapter_is_rejected(folder, adapter, tmp_path):
     SimilarityModel(folder, adapter).save(tmp_path)
     path = tmp_path / "adapter.safetensors"
@@ -149,38 +115,8 @@ def test_a_damaged_adapter_is_rejected(folder, adapter, tmp_path):
         load_similarity(tmp_path)
 
 
-def test_an_adapter_of_other_weights_is_rejected(folder, adapter, tmp_path):
-    other = build_model(tmp_path / "other", seed=5)
-    saved = SimilarityModel(folder, adapter).save(tmp_path / "saved")
-    with pytest.raises(ModelError):
-        SimilarityModel(other, adapter)
-    settings = json.loads((saved / SETTINGS_FILE).read_text())
-    for change in ({"base": {"name": str(other.path), "fingerprint": other.fingerprint}}, {"max_pieces": 41}):
-        (saved / SETTINGS_FILE).write_text(json.dumps(settings | change))
-        with pytest.raises(ModelError):
-            load_similarity(saved)
-
-
-def test_an_adapter_of_another_shape_is_rejected(folder, adapter):
-    tensors = dict(adapter.tensors)
-    dropped = next(name for name in tensors if name.endswith(".up"))
-    del tensors[dropped]
-    with pytest.raises(ModelError, match=dropped):
-        SimilarityModel(folder, replace(adapter, tensors=tensors))
-
-
 @pytest.mark.parametrize(
-    "change",
-    [
-        "{",
-        "[" * 100_000,
-        "[]",
-        {"version": 99},
-        {"version": "1"},
-        {"base": "minilm"},
-        {"max_pieces": 0},
-        {"weights": {"file": "../adapter.safetensors", "sha256": "0"}},
-    ],
+    "change", ["{", "[]", {"version": 99}, {"weights": {"file": "../adapter.safetensors", "sha256": "0"}}]
 )
 def test_an_invalid_settings_file_is_rejected_in_one_line(folder, adapter, tmp_path, change):
     path = SimilarityModel(folder, adapter).save(tmp_path) / SETTINGS_FILE

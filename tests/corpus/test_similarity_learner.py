@@ -9,19 +9,11 @@ from tiny_models import build_model
 from toy_pairs import SMALL, batches_of, toy_rows, toy_sentences
 
 from erda.corpus.similarity import SimilarityModel
-from erda.corpus.similarity_learner import Learner, infonce_loss, paper_loss
 from erda.corpus.similarity_settings import Machine
+from erda.corpus.similarity_training import Learner, infonce_loss
 from erda.fields import changed_settings
 
 CPU = torch.device("cpu")
-
-
-def test_infonce_by_hand():
-    similarities = torch.tensor([[1.0, 0.0], [0.5, 0.5]])
-    same = torch.eye(2, dtype=torch.bool)
-    first = -math.log(math.e / (math.e + 1))  # row 0: 1 against 0
-    second = math.log(2)  # row 1: a tie
-    assert infonce_loss(similarities, same, 1.0).item() == pytest.approx((first + second) / 2, abs=1e-6)
 
 
 def test_infonce_equals_a_loop():
@@ -35,19 +27,6 @@ def test_infonce_equals_a_loop():
         total = sum(math.exp(similarities[i, j].item() / 0.07) for j in kept)
         losses.append(-similarities[i, i].item() / 0.07 + math.log(total))
     assert infonce_loss(similarities, same, 0.07).item() == pytest.approx(np.mean(losses), rel=1e-5)
-
-
-def test_paper_loss_by_hand():
-    def sigma(x: float) -> float:
-        return 1 / (1 + math.exp(-x))
-
-    positive, negative = [0.8, -0.2], [0.1]
-    expected = -np.mean([math.log(sigma(s)) for s in positive]) - math.log(1 - sigma(0.1))
-    assert paper_loss(torch.tensor(positive), torch.tensor(negative)).item() == pytest.approx(expected, abs=1e-6)
-    alone = paper_loss(torch.tensor([0.8]), torch.tensor([]))
-    assert alone.item() == pytest.approx(-math.log(sigma(0.8)), abs=1e-6)
-    closer = paper_loss(torch.tensor([0.9]), torch.tensor(negative), 0.1)
-    assert closer < paper_loss(torch.tensor([0.8]), torch.tensor(negative), 0.1)
 
 
 @pytest.mark.parametrize("objective", ["infonce", "paper"])

@@ -1,6 +1,5 @@
-"""The commands `erda corpus train`, `pairs` and `evaluate`."""
+"""The commands `erda corpus train` and `pairs`."""
 
-import argparse
 import json
 import os
 import subprocess
@@ -12,7 +11,6 @@ import torch
 from toy_corpus import erda_corpus
 from toy_pairs import toy_sentences, write_tagged
 
-from erda.cli import corpus_train
 from erda.corpus.similarity import load_similarity
 from erda.errors import SettingsError
 
@@ -20,26 +18,23 @@ from erda.errors import SettingsError
 ABSENT = ["duckdb", "faiss", "pyarrow", "matplotlib", "sklearn", "pooch", "datasets", "peft", "numba", "scipy"]
 ABSENT += ["jinja2", "ray", "optuna", "rich"]
 COMMAND = f"""
-import argparse, sys
+import sys
 for name in {ABSENT!r}:
     sys.modules[name] = None
-from erda.cli import corpus_train
-parser = argparse.ArgumentParser()
-corpus_train.add_commands(parser.add_subparsers())
-options = parser.parse_args()
-options.handler(options)
+from erda.cli.main import main
+sys.exit(main())
 """
 
 
 def test_training_imports_no_corpus_libraries():
-    modules = "erda.corpus.similarity_training, erda.corpus.similarity_run, erda.cli.corpus_train"
+    modules = "erda.corpus.similarity_training, erda.corpus.similarity_run, erda.cli.corpus"
     code = f"import sys\nfor name in {ABSENT!r}: sys.modules[name] = None\nimport {modules}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
 
 
 @pytest.mark.long
-def test_training_from_a_packed_file_without_corpus_libraries(folder, tmp_path, capsys):
+def test_training_from_a_packed_file_without_corpus_libraries(folder, tmp_path):
     write_tagged(tmp_path / "tagged.jsonl", toy_sentences(100))
     packed = tmp_path / "pairs.npz"
     out = run_command("pairs", tmp_path / "tagged.jsonl", "--encoder", folder.path, "--out", packed)
@@ -49,13 +44,13 @@ def test_training_from_a_packed_file_without_corpus_libraries(folder, tmp_path, 
         for one in toy_sentences(12, seed=5)
     ]
     (tmp_path / "labelled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    common = ["--validation", str(tmp_path / "labelled.jsonl"), "--held-out", "0.3"]
-    options = [*common, "--encoder", str(folder.path), "--rank", "4", "--batch-size", "16", "--limit", "64"]
-    out = run_command("train", "--pairs", packed, "--out", tmp_path / "model", *options)
+    sets = [word for one in ("held_out=0.3", "rank=4", "batch_size=16", "limit=64") for word in ("--set", one)]
+    options = ["--validation", tmp_path / "labelled.jsonl", "--encoder", folder.path, *sets]
+    out = run_command("train", packed, "--out", tmp_path / "model", *options)
     assert "trained on 64 pairs, 4 steps" in out
     assert "nearest neighbour has the same relation" in out
     report = json.loads((tmp_path / "model" / "training.json").read_text())
-    assert report["command"].startswith("erda train --pairs")
+    assert report["command"].startswith("erda corpus train")
     assert [*report["data"]["sources"]] == ["tagged.jsonl"]
     assert report["data"]["n_rows"] == 300
     assert len(report["data"]["digest"]) == 64
@@ -64,14 +59,6 @@ def test_training_from_a_packed_file_without_corpus_libraries(folder, tmp_path, 
     assert report["settings"]["learning_rate"] == 2e-3
     assert report["before"]["n_pairs"] == report["after"]["n_pairs"] > 0
     assert report["after"]["n_validation"] > 0
-    parser = argparse.ArgumentParser()
-    corpus_train.add_commands(parser.add_subparsers())
-    asked = ["evaluate", str(tmp_path / "model"), "--pairs", str(packed), *common]
-    options = parser.parse_args(asked)
-    options.handler(options)
-    measured = capsys.readouterr().out
-    assert f"{report['after']['agreement']:6.3f}" in measured
-    assert f"{report['after']['auc']:6.3f}" in measured
     assert load_similarity(tmp_path / "model").weights.kind == "adapter"
 
 
@@ -81,7 +68,7 @@ def span(example):
 
 def run_command(*arguments: object) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", COMMAND, *map(str, arguments)],
+        [sys.executable, "-c", COMMAND, "corpus", *map(str, arguments)],
         capture_output=True,
         text=True,
         check=False,
@@ -91,27 +78,21 @@ def run_command(*arguments: object) -> str:
     return done.stdout
 
 
-def test_a_missing_device_is_rejected_before_reading(tmp_path, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    for command in (["train", "--pairs", tmp_path / "none.jsonl", "--out", tmp_path / "model"], ["evaluate"]):
-        with pytest.raises(SettingsError, match="CUDA"):
-            erda_corpus(*command, "--device", "cuda")
-    assert not (tmp_path / "model").exists()
-
-
 @pytest.mark.parametrize(
-    ("flag", "value"),
+    ("setting", "said"),
     [
-        ("--held-out", "1"),
-        ("--limit", "0"),
-        ("--save-steps", "0"),
-        ("--max-pieces", "0"),
-        ("--scale", "nan"),
-        ("--seed", "-1"),
+        ("device=cuda", "CUDA"),
+        ("held_out=1", "held_out"),
+        ("limit=0", "limit"),
+        ("save_steps=0", "save_steps"),
+        ("max_pieces=0", "max_pieces"),
+        ("scale=nan", "scale"),
+        ("seed=-1", "seed"),
+        ("epochs=2", "Did you mean 'n_epochs'"),
     ],
 )
-def test_invalid_flags_are_rejected_before_reading(tmp_path, flag, value):
-    with pytest.raises(SettingsError) as fault:
-        erda_corpus("train", "--pairs", tmp_path / "none.jsonl", "--out", tmp_path / "model", flag, value)
-    assert flag.strip("-").replace("-", "_") in str(fault.value).replace("-", "_")
+def test_invalid_settings_are_rejected_before_reading(tmp_path, monkeypatch, setting, said):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SettingsError, match=said):
+        erda_corpus("train", tmp_path / "none.jsonl", "--out", tmp_path / "model", "--set", setting)
     assert not (tmp_path / "model").exists()

@@ -8,10 +8,8 @@ import pytest
 from tiny_models import build_model
 from toy_pairs import SMALL
 
-from erda.corpus.similarity import load_similarity
 from erda.corpus.similarity_settings import Machine
-from erda.corpus.similarity_training import train
-from erda.corpus.training_checkpoints import CHECKPOINTS, load_checkpoint
+from erda.corpus.similarity_training import CHECKPOINTS, load_checkpoint, train
 from erda.errors import DataError, SettingsError, WriteError
 from erda.fields import changed_settings
 from erda.files import locked, temporary_name
@@ -72,15 +70,12 @@ def test_a_full_disk_while_writing_a_checkpoint_raises(folder, rows, tmp_path, m
         train(folder, rows, SMALL, out=tmp_path, machine=Machine(save_steps=2))
 
 
-def test_an_unfinished_training_can_be_discarded(folder, rows, tmp_path):
+def test_an_unfinished_training_with_other_settings_is_rejected(folder, rows, tmp_path):
     other = {"made_by": "erda corpus train", "version": 3, "settings": SMALL.model_dump(), "pairs": "other"}
     (tmp_path / CHECKPOINTS).mkdir()
     (tmp_path / CHECKPOINTS / "run.json").write_text(json.dumps(other))
-    with pytest.raises(SettingsError, match="--no-resume"):
+    with pytest.raises(SettingsError, match="other pairs"):
         train(folder, rows, SMALL, out=tmp_path)
-    assert train(folder, rows, SMALL, out=tmp_path, resume=False).n_steps == 5
-    assert load_similarity(tmp_path).weights.kind == "adapter"
-    assert not (tmp_path / CHECKPOINTS).exists()
 
 
 def test_temporary_files_of_a_killed_training_go_and_a_running_one_keeps_others_out(

@@ -1,23 +1,24 @@
 import errno
-import json
+import pickle
 import shutil
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from toy_corpus import erda_corpus, random_rows, toy_store, write_rows
+import torch
+from toy_corpus import erda_corpus, random_rows, toy_store
 from toy_similarity import ToySimilarity
 
-from erda.corpus import vector_shards
-from erda.corpus.corpus_build import build_corpus
+from erda.corpus import embedders, vector_shards
 from erda.corpus.corpus_store import CorpusStore
-from erda.corpus.manifest import CorpusVersion
-from erda.corpus.vector_index import IndexAbout, VectorIndex, build_index
-from erda.corpus.vector_shards import VectorShards, embed_corpus, plan_shards, read_journal, vectors_folder
-from erda.errors import DataError, ModelError, SettingsError, WriteError
-from erda.files import locked, sealed
+from erda.corpus.embedders import ShardWorker
+from erda.corpus.vector_index import VectorIndex, build_index
+from erda.corpus.vector_shards import ShardPlan, embed_corpus, plan_shards, vectors_folder
+from erda.errors import DataError, ErdaError, ModelError, SettingsError, WriteError
+from erda.files import locked
 
 
 @pytest.fixture
@@ -30,26 +31,10 @@ def model() -> ToySimilarity:
     return ToySimilarity()
 
 
-def add_rows(store: CorpusStore, n: int, seed: int = 1) -> CorpusStore:
-    path = write_rows(store.folder.parent / f"more{seed}.jsonl", random_rows(n, seed=seed))
-    build_corpus([path], store.folder, add=True)
-    return CorpusStore.open(store.folder)
-
-
-def test_shards_never_span_two_versions() -> None:
-    plans = plan_shards([CorpusVersion(5, "a"), CorpusVersion(9, "b")], 3)
-    assert [(plan.start, plan.stop, plan.version) for plan in plans] == [
-        (0, 3, "a"),
-        (3, 5, "a"),
-        (5, 8, "b"),
-        (8, 9, "b"),
-    ]
-
-
 def test_vectors_equal_those_of_the_model_in_row_order(store: CorpusStore, model: ToySimilarity) -> None:
     shards = embed_corpus(store, model, shard_rows=30)
     expected = model.encode(store.rows(range(len(store))))
-    assert len(shards.shards) == 4
+    assert len(shards.paths) == 4
     np.testing.assert_allclose(shards.vectors(np.arange(100)), expected, atol=1e-3)
     np.testing.assert_array_equal(shards.vectors([99, 0, 31]), shards.vectors(np.arange(100))[[99, 0, 31]])
     with pytest.raises(DataError):
@@ -66,33 +51,31 @@ def test_an_interrupted_run_resumes_after_the_last_complete_shard(store: CorpusS
     with pytest.raises(KeyboardInterrupt):
         embed_corpus(store, Stops(), shard_rows=30)
     model = ToySimilarity()
-    folder = vectors_folder(store.folder, model.fingerprint)
-    assert len(read_journal(folder)) == 2
+    folder = vectors_folder(store, model.fingerprint)
+    assert len([*folder.glob("shard-*.npy")]) == 2
     with pytest.raises(DataError, match="unfinished"):
         VectorIndex.open(store, model)
-    with (folder / "journal.jsonl").open("a") as journal:
-        journal.write('{"plan": {"start": 60, "st')  # killed while writing a line
-    (folder / "shard-000000000060.npy.1.tmp").write_bytes(b"half")
+    left = folder / ".shard-000000000060.npy.0123456789abcdef.tmp"
+    left.write_bytes(b"half")
     shards = embed_corpus(store, model, shard_rows=30)
     assert model.n_encoded == 40
-    assert len(read_journal(folder)) == 4
+    assert not left.exists()
     np.testing.assert_allclose(shards.vectors(range(100)), model.encode(store.rows(range(100))), atol=1e-3)
 
 
-def test_a_damaged_shard_is_computed_again_and_a_missing_shard_is_named(
-    store: CorpusStore, model: ToySimilarity
-) -> None:
-    folder = embed_corpus(store, model, shard_rows=30).folder
-    before = model.n_encoded
-    path = folder / "shard-000000000030.npy"
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
-    embed_corpus(store, model, shard_rows=30)
-    assert model.n_encoded == before + 30
-    path.unlink()
-    with pytest.raises(DataError, match=r"shard-000000000030\.npy"):
-        VectorShards.open(folder)
+def test_damaged_and_missing_shards_are_named_and_computed_again(store: CorpusStore, model: ToySimilarity) -> None:
+    shards = embed_corpus(store, model, shard_rows=30)
+    path = shards.paths[1]
+    for content in (path.read_bytes()[:-1] + b"x", None):
+        if content:
+            path.write_bytes(content)
+        else:
+            path.unlink()
+        before = model.n_encoded
+        with pytest.raises(DataError, match="damaged"):
+            vector_shards.VectorShards(shards.folder, 100).vectors([40])
+        assert len(embed_corpus(store, model, shard_rows=30).vectors([40])) == 1
+        assert model.n_encoded == before + 30
 
 
 def test_exact_search_equals_numpy(store: CorpusStore, model: ToySimilarity) -> None:
@@ -112,7 +95,7 @@ def test_exact_search_equals_numpy(store: CorpusStore, model: ToySimilarity) -> 
 
 @pytest.mark.parametrize("dim", [64, 60])
 def test_an_ivf_index_gives_exact_scores(tmp_path: Path, dim: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("erda.corpus.faiss_kinds.EXACT_ROWS", 100)
+    monkeypatch.setattr("erda.corpus.vector_index.EXACT_ROWS", 100)
 
     class Scattered(ToySimilarity):
         def encode(self, examples, **settings):
@@ -133,53 +116,21 @@ def test_an_ivf_index_gives_exact_scores(tmp_path: Path, dim: int, monkeypatch: 
     assert (scores[:, 0] >= exact.max(axis=1) - 1e-3).mean() >= 0.9
 
 
-def test_rows_added_to_the_corpus_are_added_to_the_index(store: CorpusStore, model: ToySimilarity) -> None:
-    build_index(store, model)
-    grown = add_rows(store, 20)
-    with pytest.raises(DataError, match="run: erda corpus index"):
-        VectorIndex.open(grown, model)
-    before = model.n_encoded
-    index = build_index(grown, model)
-    assert model.n_encoded == before + 20
-    assert len(index) == 120
-    everything = model.encode(grown.rows(range(120)))
-    scores, _ = index.search(everything, 1)
-    np.testing.assert_allclose(scores[:, 0], 1, atol=1e-3)
-    said: list[str] = []
-    build_index(grown, model, show=said.append)
-    assert "complete" in said[-1]
-
-
-def test_a_corpus_that_outgrows_exact_search_gets_an_ivf_index(
-    store: CorpusStore, model: ToySimilarity, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert build_index(store, model).about.factory == "Flat"
-    monkeypatch.setattr("erda.corpus.faiss_kinds.EXACT_ROWS", 110)
-    index = build_index(add_rows(store, 100), model)
-    assert index.about.factory.startswith("IVF")
-    assert len(index) == 200
-
-
-def test_an_index_of_another_model_is_rejected(store: CorpusStore, model: ToySimilarity) -> None:
-    with pytest.raises(DataError, match="run: erda corpus index"):
-        VectorIndex.open(store, model)
-    build_index(store, model)
-    other = ToySimilarity("other")
-    with pytest.raises(ModelError, match=model.fingerprint[:16]):
-        VectorIndex.open(store, other)
-
-
-def test_an_index_of_another_corpus_is_rejected_until_rebuild(
+def test_an_index_of_another_model_or_corpus_is_rejected(
     tmp_path: Path, store: CorpusStore, model: ToySimilarity
 ) -> None:
-    build_index(store, model)
+    with pytest.raises(DataError, match="run: erda corpus index"):
+        VectorIndex.open(store, model)
+    folder = build_index(store, model).shards.folder
+    with pytest.raises(ModelError, match=model.fingerprint[:16]):
+        VectorIndex.open(store, ToySimilarity("other"))
     other = toy_store(tmp_path / "other", random_rows(90, seed=5))
-    shutil.copytree(store.folder / "vectors", other.folder / "vectors")
-    with pytest.raises(DataError, match="--rebuild"):
-        VectorIndex.open(other, model)
-    with pytest.raises(DataError, match="--rebuild"):
-        build_index(other, model)
-    assert len(build_index(other, model, rebuild=True)) == 90
+    for target in (other.folder / "vectors" / folder.name, vectors_folder(other, model.fingerprint)):
+        shutil.copytree(folder, target)
+        with pytest.raises(ModelError):
+            VectorIndex.open(other, model)
+        shutil.rmtree(target)
+    assert len(build_index(other, model)) == 90
 
 
 def test_a_damaged_index_is_rejected_and_rebuilt(store: CorpusStore, model: ToySimilarity) -> None:
@@ -196,69 +147,44 @@ def test_a_damaged_index_is_rejected_and_rebuilt(store: CorpusStore, model: ToyS
     with pytest.raises(DataError, match=r"index\.json"):
         VectorIndex.open(store, model)
     before, said = model.n_encoded, []
-    assert len(build_index(store, model, show=said.append)) == 100
-    assert "Building a new index" in said[0]
+    for expected in ("building Flat", "complete"):
+        assert len(build_index(store, model, show=said.append)) == 100
+        assert expected in said[-1]
     assert model.n_encoded == before
 
 
 def test_a_full_disk_keeps_finished_shards(
     store: CorpusStore, model: ToySimilarity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, written = vector_shards.write_shard, []
-
-    def full(folder, plan, vectors):
-        if written:
-            raise OSError(28, "No space left on device")
-        written.append(plan)
-        return write(folder, plan, vectors)
-
-    monkeypatch.setattr(vector_shards, "write_shard", full)
-    monkeypatch.setitem(embed_corpus.__kwdefaults__, "shard_rows", 60)
-    with pytest.raises(WriteError, match="disk is full"):
-        build_index(store, model)
-    monkeypatch.setattr(vector_shards, "write_shard", write)
+    import faiss
 
     def full(index: object, writer: Callable[[bytes], int]) -> None:
         writer(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
-
-    import faiss
 
     with monkeypatch.context() as patched:
         patched.setattr(faiss, "PyCallbackIOWriter", lambda write: write)
         patched.setattr(faiss, "write_index", full)
         with pytest.raises(WriteError, match=r"index\.faiss"):
             build_index(store, model)
-    folder = vectors_folder(store.folder, model.fingerprint)
-    assert not list(folder.glob("*.tmp"))
+    assert not list(vectors_folder(store, model.fingerprint).glob("*.tmp"))
     before = model.n_encoded
     assert len(build_index(store, model)) == 100
     assert model.n_encoded == before
 
 
-def test_a_second_run_on_the_same_folder_is_rejected(store: CorpusStore, model: ToySimilarity) -> None:
-    with (
-        locked(vectors_folder(store.folder, model.fingerprint), busy=""),
-        pytest.raises(DataError, match="another 'erda corpus index' is running"),
-    ):
-        build_index(store, model)
-
-
-def test_nan_vectors_raise(store: CorpusStore) -> None:
+def test_nan_vectors_and_a_second_run_raise(store: CorpusStore) -> None:
     class Broken(ToySimilarity):
         def encode(self, examples, **settings):
             return np.full((len(examples), self.dim), np.nan, np.float32)
 
     with pytest.raises(ModelError, match="NaN"):
         build_index(store, Broken())
-
-
-def test_index_json_is_sealed_and_complete(store: CorpusStore, model: ToySimilarity) -> None:
-    index = build_index(store, model)
-    stored = json.loads((index.shards.folder / "index.json").read_text())
-    assert stored == sealed(index.about)
-    assert IndexAbout.read(index.shards.folder) == index.about
-    assert (index.about.digest, index.about.fingerprint) == (store.digest, model.fingerprint)
+    with (
+        locked(vectors_folder(store, Broken().fingerprint), busy=""),
+        pytest.raises(DataError, match="another 'erda corpus index' is running"),
+    ):
+        build_index(store, Broken())
 
 
 def test_the_command_builds_an_index(
@@ -275,19 +201,18 @@ def test_the_command_builds_an_index(
     assert asked == [("mine", "cpu float32")]
     out = capsys.readouterr().out
     assert "100 rows, 64 dimensions, Flat" in out
-    assert str(vectors_folder(store.folder, model.fingerprint)) in out
+    assert str(vectors_folder(store, model.fingerprint)) in out
     assert len(VectorIndex.open(store, model)) == 100
 
 
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (["--batch-size", "0", "--jobs", "0"], ["--jobs", "--batch-size"]),
-        (["--engine", "ray", "--jobs", "2"], ["--jobs"]),
-        (["--engine", "ray", "--workers", "0"], ["--workers"]),
-        (["--address", "auto", "--workers", "2"], ["--address", "--workers"]),
+        (["--set", "batch_size=0", "--set", "dtype=float16"], ["batch_size", "dtype"]),
+        (["--address", "auto", "--workers", "0"], ["--workers"]),
+        (["--workers", "2"], ["--address"]),
         (["--device", "nonsense"], ["nonsense"]),
-        (["--engine", "ray", "--device", "nonsense"], ["nonsense"]),
+        (["--address", "auto", "--device", "nonsense"], ["nonsense"]),
     ],
 )
 def test_invalid_options_and_options_without_effect_are_rejected(
@@ -297,3 +222,44 @@ def test_invalid_options_and_options_without_effect_are_rejected(
         erda_corpus("index", store.folder, *options)
     assert all(name in str(caught.value) for name in named)
     assert not (store.folder / "vectors").exists(), "nothing is written"
+
+
+# --- workers ----------------------------------------------------------------------------------------------------------
+
+
+def worker_of(store: CorpusStore) -> ShardWorker:
+    fingerprint = ToySimilarity().fingerprint
+    return ShardWorker(corpus=store.folder, digest=store.digest, model=None, fingerprint=fingerprint, device="cuda")
+
+
+def test_out_of_memory_has_a_remedy(store: CorpusStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> np.ndarray:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nGPU 0 has a total of ...")
+
+    model, plan = ToySimilarity(), plan_shards(100)[0]
+    monkeypatch.setattr(model, "encode", full)
+    monkeypatch.setattr(embedders, "_opened", lambda worker: (store, model))
+    with pytest.raises(ErdaError, match="smaller batch_size or fewer --workers") as caught:
+        worker_of(store).embed(tmp_path, plan)
+    assert "Tried to allocate 2.00 GiB." in str(caught.value)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+    with pytest.raises(ErdaError, match="out of memory"):
+        embed_corpus(store, model)
+    monkeypatch.undo()
+    monkeypatch.setattr("erda.corpus.similarity.load_similarity", full)
+    with pytest.raises(ErdaError, match="fewer --workers"):
+        worker_of(store).embed(tmp_path, plan)
+
+
+def test_a_worker_with_another_corpus_or_model_raises(
+    store: CorpusStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = worker_of(store)
+    monkeypatch.setattr("erda.corpus.similarity.load_similarity", lambda *_, **__: ToySimilarity("other"))
+    for other, said in (
+        (worker, "has another similarity model"),
+        (replace(worker, digest="0" * 64), "has another corpus in"),
+        (replace(worker, corpus=tmp_path / "nowhere"), "put the corpus on storage that all nodes share"),
+    ):
+        with pytest.raises(ErdaError, match=said):
+            other.embed(tmp_path, ShardPlan(0, 20))

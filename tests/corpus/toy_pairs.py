@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from erda.corpus.pair_batches import PairBatches
 from erda.corpus.similarity_settings import TrainingSettings
-from erda.corpus.training_pairs import PairRows, read_rows
+from erda.corpus.training_pairs import PairBatches, PairRows, read_pair_rows
 from erda.encoders.layers import load_tokenizer
 from erda.encoders.weights import ModelFolder
 from erda.fields import changed_settings
@@ -52,7 +51,7 @@ def write_tagged(path: Path, examples: Iterable[Example]) -> Path:
 
 def toy_rows(folder: ModelFolder, path: Path, examples: Sequence[Example]) -> PairRows:
     """Pack examples for a tiny model."""
-    return read_rows([write_tagged(path, examples)], load_tokenizer(folder, mode="markers"))
+    return read_pair_rows([write_tagged(path, examples)], load_tokenizer(folder, mode="markers"))
 
 
 def batches_of(rows: PairRows, *, limit: int | None = None, **changes: Any) -> PairBatches:

@@ -24,16 +24,7 @@ def own_rows(n_relations: int = 6, n_each: int = 12) -> list[object]:
 
 
 def test_catalogue_keys_and_pinned_files() -> None:
-    assert set(DATASETS) == {
-        "atlas",
-        "fewrel",
-        "fewrel-full",
-        "fewrel-fresh",
-        "fewrel-search",
-        "redoc41",
-        "redoc13",
-        "tacred",
-    }
+    assert set(DATASETS.builtin) == {"atlas", "fewrel", "fewrel-full", "fewrel-fresh", "redoc41", "tacred"}
     assert all(entry.name == name and entry.about for name, entry in DATASETS.items())
     targets = [file.target for file in DATASETS["fewrel"].remote]
     assert len(set(targets)) == len(targets)
@@ -206,36 +197,27 @@ def test_the_continual_setting(data_folder: Path) -> None:
     assert [len(stream.test(k).gold) for k in range(8)] == [1000] * 8
 
 
-def test_fewrel_has_two_halves_and_the_fresh_one_has_no_sentence_of_a_split(tmp_path: Path) -> None:
+def test_the_fresh_half_of_fewrel_has_no_sentence_of_a_split(tmp_path: Path) -> None:
     folder = tmp_path / "fewrel"
     for shots in (2, 5, 10):
         write_split(folder, shots=shots)
     write_derived(folder)
     for name, content in wiki_files().items():
         (folder / name).write_bytes(content)
-    full, fresh, search = (
-        load_dataset(name, folder=tmp_path) for name in ("fewrel-full", "fewrel-fresh", "fewrel-search")
-    )
-    assert len(fresh.relations) == len(search.relations) == 40
-    assert {*fresh.relations} | {*search.relations} == {*full.relations}
+    full, fresh = (load_dataset(name, folder=tmp_path) for name in ("fewrel-full", "fewrel-fresh"))
+    assert len(fresh.relations) == 40
+    assert {*fresh.relations} < {*full.relations}
     assert {example.relation for example in fresh.train} == {relation.id for relation in fresh.relations}
     published = {text_key(example) for example in load_dataset("fewrel", folder=tmp_path).train}
-    assert any(text_key(example) in published for example in search.train)
+    assert any(text_key(example) in published for example in full.train)
     assert not any(text_key(example) in published for example in fresh.train)
-    assert search.validation
+    assert full.validation
     assert not fresh.validation
 
 
 @pytest.mark.long
 @pytest.mark.fewrel
-def test_streams_of_the_fresh_relations_and_of_those_for_the_search(data_folder: Path) -> None:
-    for name, sizes in (
-        ("fewrel-fresh", [1000, 50, 50, 50]),
-        ("fewrel-search", [1000, 50, 50, 50]),
-        ("redoc13", [500, 20, 20]),
-    ):
-        stream = open_stream(name, seed=1, folder=data_folder)
-        assert [len(task.examples) for task in stream] == sizes
-        assert stream.manifest.hygiene["test_in_train"] == 0
-    fewrel = {relation.id for relation in load_dataset("fewrel", folder=data_folder).relations}
-    assert not fewrel & {relation.id for relation in stream.relations}
+def test_streams_of_the_fresh_relations(data_folder: Path) -> None:
+    stream = open_stream("fewrel-fresh", seed=1, folder=data_folder)
+    assert [len(task.examples) for task in stream] == [1000, 50, 50, 50]
+    assert stream.manifest.hygiene["test_in_train"] == 0

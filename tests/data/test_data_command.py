@@ -1,4 +1,4 @@
-"""`erda data list | get | check | convert`, called through the argument parser."""
+"""`erda list datasets` and `erda data get | convert`, called through the argument parser."""
 
 import argparse
 import json
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from toy_examples import row, write_lines
 
-from erda.cli.data import CONVERT_EXAMPLES, add_parser
+from erda.cli.data_commands import CONVERT, add_parser
 from erda.data.own_data import read_examples
 from erda.errors import DataError, SettingsError
 
@@ -24,7 +24,7 @@ def test_list_shows_which_datasets_are_present(
 ) -> None:
     monkeypatch.setenv("ERDA_DATA", str(tmp_path))
     monkeypatch.setenv("ERDA_CACHE", str(tmp_path / "cache"))
-    erda("data", "list")
+    erda("list", "datasets")
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
     assert "embedded" in lines["atlas"]
     assert "to fetch" in lines["fewrel"]
@@ -33,22 +33,19 @@ def test_list_shows_which_datasets_are_present(
     (tmp_path / "redoc41").mkdir()
     for name in ("examples.jsonl.gz", "relations.json"):
         (tmp_path / "redoc41" / name).touch()
-    erda("data", "list")
+    erda("list", "datasets")
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
     assert "here " in lines["redoc41"]
-    assert "to obtain" in lines["redoc13"], "it needs the relations of FewRel too"
 
 
 def test_check_counts(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     rows = [row(), row(), row(relation="knows"), row(tokens=["Al", "met", "Bo"], relation=None)]
     rows += [row(tokens=["Al", str(number), "Bo"], relation=f"r{number}") for number in range(3)]
     path = write_lines(tmp_path / "mine.jsonl", rows)
-    erda("data", "check", str(path), "--top", "2")
+    erda("data", "convert", str(path))
     assert capsys.readouterr().out.splitlines() == [
         f"{path}: 5 examples of 5 relations (jsonl)",
-        "        1  knows",
-        "        1  meets",
-        "           ... and 3 more relations, the rarest with 1",
+        *(f"        1  {name}" for name in ("knows", "meets", "r0", "r1", "r2")),
         "1 row without a relation",
         "1 duplicate, kept once:",
         "  2 repeats 1",
@@ -63,20 +60,39 @@ def test_check_counts(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Non
 def test_check_reports_every_fault(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "mine.jsonl", [row(), row(tail={"span": [2, 9]}), "{"])
     with pytest.raises(DataError) as caught:
-        erda("data", "check", str(path))
+        erda("data", "convert", str(path))
     assert [line.split(": ")[0] for line in str(caught.value).splitlines()] == [f"{path}:2", f"{path}:3"]
     (tmp_path / "relations.json").write_text(json.dumps([{"id": "likes", "name": "likes"}]))
     with pytest.raises(DataError, match=r"mine\.jsonl:1: unknown relation 'meets'\. Known: likes\."):
-        erda("data", "check", str(path))
+        erda("data", "convert", str(path))
 
 
 def test_check_says_how_to_leave_out_rare_relations(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     rows = [row(tokens=["Al", str(number), "Bo"], relation="rare" if number == 0 else "common") for number in range(9)]
     path = write_lines(tmp_path / "mine.jsonl", rows)
-    erda("data", "check", str(path))
+    erda("data", "convert", str(path))
     *_, rare, remedy, _ = capsys.readouterr().out.splitlines()
     assert rare == "1 relation has fewer than 6 examples, too few for 5 shots and a test: rare (1)"
     assert remedy == f"  leave them out: erda run --dataset {path} --set min_examples=6 --out runs/mine"
+
+
+def test_check_reads_a_named_format(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    example = {"tokens": ["Ann", "met", "Bob"], "h": ["ann", "Q1", [[0]]], "t": ["bob", "Q2", [[2]]]}
+    path.write_text(json.dumps({"P1": [example, example]}))
+    erda("data", "convert", str(path), "--format", "fewrel")
+    assert "2 examples of 1 relation (fewrel)" in capsys.readouterr().out
+    with pytest.raises(DataError, match="not JSON"):
+        erda("data", "convert", str(path), "--format", "tacred")
+
+
+@pytest.mark.parametrize("words", [["data"], ["data", "get"], ["data", "convert"]])
+def test_help_has_a_sentence_and_examples(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        erda(*words, "--help")
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert "examples:\n  erda data" in text or "examples:\n  ERDA_DATA" in text
 
 
 @pytest.fixture
@@ -94,10 +110,11 @@ def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_examples_in_the_help_of_convert_run(inputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for line in CONVERT_EXAMPLES.splitlines()[1:]:
+    for line in CONVERT.rpartition("examples:\n")[2].splitlines():
         erda(*line.split()[1:])
     said = capsys.readouterr().out.splitlines()
-    assert said[:2] == [
+    assert said[0] == "annotated.json: 1 example of 1 relation (labelstudio)"
+    assert said[6:8] == [
         "my-examples.jsonl: 1 example of 1 relation, from annotated.json (labelstudio)",
         "1 row left out: no relation is annotated",
     ]

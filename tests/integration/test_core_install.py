@@ -52,16 +52,16 @@ def test_every_extractor_command_runs_without_the_extras(tmp_path: Path) -> None
         ("extract", "text.txt", "--names", "names.txt"),
         ("evaluate", "examples.jsonl"),
         ("relations",),
-        ("history",),
+        ("versions",),
         ("forget", "born in"),
-        ("undo",),
+        ("versions", "--undo"),
         ("export", "exported"),
         ("data", "convert", "examples.jsonl", "--out", "examples.csv"),
     ]
     for command in commands:
         _, loaded = run(tmp_path, *command)
         assert not loaded & {*TRAINING}, command
-        if command[0] in ("relations", "history", "forget", "undo"):
+        if command[0] in ("relations", "versions", "forget"):
             assert not loaded & {"onnxruntime", "tokenizers", "numpy", "pydantic"}, command
     assert (tmp_path / "answers.csv").is_file()
     said = subprocess.run(

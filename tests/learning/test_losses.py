@@ -13,11 +13,8 @@ from erda.learning.losses import (
     contrastive,
     cosine_similarity,
     cross_entropy,
-    distillation,
     multi_margin,
     pairwise_margin,
-    relaxed,
-    supervised_contrastive,
 )
 
 # one example, three relations, the first is true: similarities 0.5, 0.4, -0.1
@@ -124,15 +121,6 @@ def test_gradients_attract_the_true_relation_and_repel_its_rival(
     assert similarities.grad[0, 1] > 0, "its nearest rival must go away"
 
 
-def test_gradients_repel_hard_negatives() -> None:
-    true, negatives = torch.tensor([0.3], requires_grad=True), torch.tensor([[0.2, 0.4]], requires_grad=True)
-    contrastive(true, negatives, margin=0.01).backward()
-    assert true.grad is not None
-    assert true.grad.item() < 0
-    assert negatives.grad is not None
-    assert (negatives.grad > 0).all()
-
-
 @pytest.mark.parametrize("loss", LOSSES)
 def test_one_relation_gives_no_loss_and_no_gradient(loss: Callable[[Tensor, Tensor], Tensor]) -> None:
     similarities = torch.tensor([[0.3], [0.7]], requires_grad=True)
@@ -141,54 +129,3 @@ def test_one_relation_gives_no_loss_and_no_gradient(loss: Callable[[Tensor, Tens
     assert value.item() == pytest.approx(0.0, abs=1e-7)
     assert similarities.grad is not None
     torch.testing.assert_close(similarities.grad, torch.zeros(2, 1))
-
-
-# -- SCKD and CPL ------------------------------------------------------------------------------------------------------
-
-
-def test_supervised_contrastive_by_hand() -> None:
-    similarities = torch.tensor([[0.5, 0.1, 0.3], [0.2, 0.2, 0.2]])
-    same = torch.tensor([[True, False, True], [False, False, False]])
-    total = math.exp(1.0) + math.exp(0.2) + math.exp(0.6)  # the second row has no positive
-    expected = -(math.log(math.exp(1.0) / total) + math.log(math.exp(0.6) / total)) / 2
-    assert supervised_contrastive(similarities, same, temperature=0.5).item() == pytest.approx(expected, rel=1e-6)
-    counted = torch.tensor([[False, True, True], [True, True, True]])
-    alone = -math.log(math.exp(0.6) / (math.exp(0.2) + math.exp(0.6)))
-    found = supervised_contrastive(similarities, same, temperature=0.5, counted=counted)
-    assert found.item() == pytest.approx(alone, rel=1e-6)
-    none = similarities.requires_grad_()
-    supervised_contrastive(none, torch.zeros_like(same), temperature=0.5).backward()
-    assert none.grad is not None
-    assert none.grad.abs().sum() == 0
-
-
-@given(batches(), st.floats(0.05, 2))
-def test_supervised_contrastive_equals_a_slow_loop(batch: tuple[Tensor, Tensor], temperature: float) -> None:
-    similarities, targets = batch
-    same = torch.arange(similarities.shape[1]) % 2 == targets[:, None] % 2
-    rows = []
-    for row, positive in zip((similarities / temperature).tolist(), same.tolist(), strict=True):
-        total = sum(math.exp(value) for value in row)
-        shares = [math.log(math.exp(value) / total) for value, is_same in zip(row, positive, strict=True) if is_same]
-        rows += [-sum(shares) / len(shares)] if shares else []
-    expected = sum(rows) / len(rows) if rows else 0.0
-    assert supervised_contrastive(similarities, same, temperature=temperature).item() == pytest.approx(expected)
-
-
-def test_relaxed_by_hand() -> None:
-    similarities = torch.tensor([[0.9, 0.2, 0.5, -0.4]], requires_grad=True)
-    same = torch.tensor([[True, True, False, False]])
-    found = relaxed(similarities, same, margin=0.3)
-    # (1.3 - 0.9)(0.9 - 0.7), (1.3 - 0.2)(0.2 - 0.7), (0.5 + 0.3)(0.5 - 0.3), 0 beyond the margin
-    torch.testing.assert_close(found, torch.tensor([[0.08, -0.55, 0.16, 0.0]]))
-    found.sum().backward()
-    torch.testing.assert_close(similarities.grad, torch.tensor([[0.4, 1.1, 0.8, 0.0]]))
-
-
-def test_distillation_by_hand() -> None:
-    teacher, scores = torch.tensor([[2.0, 0.0]]), torch.tensor([[0.0, 0.0]])
-    share = math.exp(1.0) / (math.exp(1.0) + 1)  # temperature 2
-    expected = 4 * (share * math.log(share / 0.5) + (1 - share) * math.log((1 - share) / 0.5))
-    assert distillation(scores, teacher, temperature=2.0).item() == pytest.approx(expected, rel=1e-5)
-    assert distillation(teacher + 3, teacher, temperature=2.0).item() == pytest.approx(0, abs=1e-6)
-    assert distillation(scores[:0], teacher[:0], temperature=2.0).item() == 0

@@ -1,17 +1,11 @@
 """EMAR: activation and reconsolidation, step by step."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import numpy as np
-import pytest
 import torch
 
 from erda.encoders.trainable import embed
 from erda.learning.losses import cosine_similarity
-from erda.methods import trained as base
 from erda.methods.emar import Emar
-from erda.types import Example
 from toy_world import Watch, toy_encoder, toy_questions, toy_task
 
 
@@ -52,26 +46,3 @@ def test_reconsolidation_moves_the_encoder_and_not_the_relation_vectors() -> Non
     method.learn(toy_task(1))
     assert torch.equal(method._stack("vector")[:2], vectors)
     assert method._stack("vector").shape == (4, method.encoder.dim)
-
-
-def test_activation_moves_the_relation_vectors() -> None:
-    method = Emar(toy_encoder(), iterations=0)
-    method.learn(toy_task(0))
-    old = method._stack("vector")
-    method.learn(toy_task(1))
-    assert not torch.equal(method._stack("vector")[:2], old)
-
-
-def test_the_loss_is_cross_entropy_of_cosines_over_a_temperature(monkeypatch: pytest.MonkeyPatch) -> None:
-    method, batch = Emar(toy_encoder(), temperature=0.5, iterations=0), list(toy_task(0).examples[:2])
-    losses: list[float] = []
-
-    def measure(items: Sequence[Example], loss: Callable[[list[Example]], torch.Tensor], *_: Any, **__: Any) -> None:
-        losses.append(loss(batch).item())
-
-    monkeypatch.setattr(base, "descend", measure)
-    method.learn(toy_task(0))
-    cosines = cosine_similarity(embed(method.encoder, batch), method._stack("vector")) / 0.5
-    slow = -sum((cosines[i, i % 2] - cosines[i].exp().sum().log()).item() for i in range(2)) / 2
-    assert [example.relation for example in batch] == ["r0", "r1"]
-    assert losses == [pytest.approx(slow, rel=1e-5)]

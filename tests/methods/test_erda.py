@@ -2,18 +2,14 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 import torch
 
 from erda.encoders.trainable import TrainableEncoder as Encoder
 from erda.encoders.trainable import embed
-from erda.learning.losses import contrastive, cosine_similarity, cross_entropy, multi_margin, pairwise_margin
-from erda.learning.memory import nearest_to_centroid
-from erda.methods import erda
 from erda.methods.erda import Erda
 from erda.types import Example
-from toy_world import Watch, toy_encoder, toy_questions, toy_task
+from toy_world import Watch, toy_encoder, toy_task
 
 
 def names(method: Erda) -> torch.Tensor:
@@ -64,56 +60,6 @@ def test_a_prototype_is_the_mean_of_name_and_exemplar_under_the_current_encoder(
     assert not method.prototypes.requires_grad
 
 
-def test_the_exemplar_is_nearest_to_the_centroid_after_the_first_epochs(watch: Watch) -> None:
-    method = Erda(toy_encoder(), memory_size=2)
-    task = toy_task(0, shots=5)
-    method.learn(task)
-    own = [example for example in task.examples if example.relation == "r0"]
-    nearest = nearest_to_centroid(embed(method.encoder, own), 2)
-    assert [one for one in method.kept if one.relation == "r0"] == [own[row] for row in nearest]
-
-
-def test_scores_are_cosines_with_the_prototypes() -> None:
-    method = Erda(toy_encoder())
-    method.learn(toy_task(0))
-    questions, _ = toy_questions(2)
-    expected = cosine_similarity(embed(method.encoder, questions), method.prototypes)
-    np.testing.assert_allclose(method.predict(questions).scores, expected.numpy(), atol=1e-6)
-    assert np.abs(method.predict(questions).scores).max() <= 1 + 1e-6
-
-
-@pytest.mark.parametrize("average", [False, True])
-def test_the_loss_is_the_weighted_sum_of_its_parts(
-    watch: Watch, average: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    method = Erda(
-        toy_encoder(),
-        temperature=0.4,
-        average_multi_margin=average,
-        cross_entropy_weight=2.0,
-        multi_margin_weight=3.0,
-        pairwise_margin_weight=5.0,
-        contrastive_weight=7.0,
-    )
-    method.learn(toy_task(0))
-    examples = list(toy_task(0).examples[:4])
-    batch = [(examples[0], True), (examples[1], False), (examples[2], True), (examples[3], False)]
-    negatives = {id(examples[0]): examples[1:3], id(examples[2]): [examples[3], examples[0]]}
-    monkeypatch.setattr(erda, "hard_negatives", lambda example, *_: negatives[id(example)])
-
-    similarities = cosine_similarity(method.encoder.encode(examples), method.prototypes)
-    rows = torch.tensor([method.index[example.relation or ""] for example in examples])
-    true = similarities[[0, 2], rows[[0, 2]]]
-    false = torch.stack([similarities[[1, 2], rows[0]], similarities[[3, 0], rows[2]]])
-    expected = (
-        2 * cross_entropy(similarities, rows, temperature=0.4)
-        + 3 * multi_margin(similarities, rows, margin=0.2, average=average)
-        + 5 * pairwise_margin(similarities, rows, margin=0.2)
-        + 7 * contrastive(true, false, margin=0.01)
-    )
-    assert method._loss(batch, torch.Generator()).item() == pytest.approx(expected.item(), rel=1e-4)
-
-
 class Counting:
     """Counts the encoded sentences with a swapped entity."""
 
@@ -145,21 +91,6 @@ def test_without_memory_a_relation_stays_its_name() -> None:
         method.learn(toy_task(index))
     assert method.kept == ()
     torch.testing.assert_close(method.prototypes, unit(names(method)))
-
-
-@pytest.mark.parametrize(
-    "setting", ["cross_entropy_weight", "multi_margin_weight", "pairwise_margin_weight", "contrastive_weight"]
-)
-def test_every_loss_can_be_left_out_and_matters(setting: str) -> None:
-    def learned(**settings: float) -> np.ndarray:
-        method = Erda(toy_encoder(1), seed=1, **settings)
-        for index in range(2):
-            method.learn(toy_task(index, shots=6))
-        return method.predict(toy_questions(4)[0]).scores
-
-    without = learned(**{setting: 0.0})
-    assert np.isfinite(without).all()
-    assert not np.array_equal(without, learned())
 
 
 def test_the_defaults_are_those_of_the_paper() -> None:

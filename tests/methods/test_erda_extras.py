@@ -11,7 +11,7 @@ import torch
 
 from erda.corpus.augment import AugmentSettings
 from erda.errors import StreamError
-from erda.learning.losses import Objective, cosine_similarity, cross_entropy, multi_margin, pairwise_margin
+from erda.learning.losses import Objective
 from erda.methods import erda
 from erda.methods.erda import Erda
 from erda.text.keys import sentence_key
@@ -55,14 +55,6 @@ def test_few_shot_tasks_learn_from_extra_examples_that_never_enter_the_memory(wa
     for items, _ in watch.calls[6:]:
         assert [(one, False) for one in extra] == [item for item in items if item[0].id.endswith("-500")]
     assert not any(one.id.endswith("-500") for one in method.kept)
-
-
-def test_without_augmentation_nothing_is_searched() -> None:
-    finder = Finder()
-    method = Erda(toy_encoder(), augmenter=finder, augmentation=False)
-    for index in range(2):
-        method.learn(toy_task(index))
-    assert finder.asked == []
 
 
 def test_earlier_relations_are_rehearsed_from_the_corpus_in_the_second_stage_only(watch: Watch) -> None:
@@ -126,14 +118,6 @@ def test_relations_with_few_examples_are_augmented_in_any_task() -> None:
     assert method.notes() == {}
 
 
-def test_a_repeated_example_is_counted_once() -> None:
-    finder = Finder()
-    method = Erda(toy_encoder(), augmenter=finder, augment_below=5)
-    for _ in range(2):
-        method.learn(toy_task(0, shots=4))
-    assert len(finder.asked) == 2
-
-
 def test_the_number_of_sentence_keys_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(erda, "MOST_KEYS", 5)
     method = Erda(toy_encoder())
@@ -164,26 +148,6 @@ def test_future_names_take_part_in_the_losses(monkeypatch: pytest.MonkeyPatch) -
             assert set(columns) == expected[index]
 
 
-def test_the_loss_with_future_names_equals_its_slow_computation(watch: Watch) -> None:
-    losses = {}
-    batch = [(example, False) for example in toy_task(0).examples]
-    for on in (False, True):
-        method = Erda(toy_encoder(), future=FUTURE, future_relations=on)
-        watch.before_step = lambda on=on, method=method: losses.setdefault(on, method._loss(batch, torch.Generator()))
-        method.learn(toy_task(0))
-    method = Erda(toy_encoder())
-    method.encoder.train()
-    with torch.no_grad():
-        rows = method.encoder.encode_texts([relation.name for relation in FUTURE])
-        similarities = cosine_similarity(method.encoder.encode([example for example, _ in batch]), rows)
-    targets = torch.tensor([FUTURE.index(toy_relation(int((one.relation or "")[1:]))) for one, _ in batch])
-    slow = cross_entropy(similarities, targets, temperature=method.temperature)
-    slow += multi_margin(similarities, targets, margin=0.2, average=True)
-    slow += pairwise_margin(similarities, targets, margin=0.2)
-    assert float(losses[True].detach()) == pytest.approx(float(slow), rel=1e-5)
-    assert float(losses[True].detach()) != pytest.approx(float(losses[False].detach()), rel=1e-3)
-
-
 def test_future_relations_are_never_predicted(tmp_path: Path) -> None:
     scores = {}
     for on in (False, True):
@@ -198,16 +162,6 @@ def test_future_relations_are_never_predicted(tmp_path: Path) -> None:
         loaded = Erda.load(tmp_path / str(on), encoder=toy_encoder())  # a loaded method needs no `future`
         assert (loaded.predict(toy_questions(6)[0]).scores == found.scores).all()
     assert not np.allclose(scores[False], scores[True])
-
-
-def test_without_the_setting_the_future_is_ignored() -> None:
-    found = []
-    for future in ((), FUTURE):
-        method = Erda(toy_encoder(), future=future)
-        for index in range(2):
-            method.learn(toy_task(index))
-        found.append(method.predict(toy_questions(4)[0]).scores)
-    assert (found[0] == found[1]).all()
 
 
 def test_an_incomplete_future_raises_and_leaves_the_method_unchanged() -> None:

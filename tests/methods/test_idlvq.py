@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from erda.encoders.trainable import embed
-from erda.learning.losses import squared_distance
 from erda.methods.idlvq import IdlvqC
 from erda.types import Example
 from toy_world import instead_of_learning, toy_encoder, toy_questions, toy_task
@@ -15,11 +14,6 @@ from toy_world import instead_of_learning, toy_encoder, toy_questions, toy_task
 
 def of(relation: str, examples: Sequence[Example]) -> list[Example]:
     return [example for example in examples if example.relation == relation]
-
-
-def test_squared_distance_by_hand() -> None:
-    vectors, references = torch.tensor([[0.0, 0.0], [3.0, 4.0]]), torch.tensor([[3.0, 4.0], [1.0, 0.0]])
-    torch.testing.assert_close(squared_distance(vectors, references), torch.tensor([[25.0, 1.0], [0.0, 20.0]]))
 
 
 def test_references_start_as_the_means_of_their_examples(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,18 +90,6 @@ def test_later_tasks_are_a_margin_with_compactness_and_no_movement_of_exemplars(
     assert method._new_loss([batch[0], batch[2]], references, before).item() == pytest.approx(slow, rel=1e-4)
 
 
-def test_the_forgetting_term_holds_exemplars_in_place() -> None:
-    moved = []
-    for weight in (0.0, 30.0):
-        method = IdlvqC(toy_encoder(1), seed=1, forgetting_weight=weight)
-        method.learn(toy_task(0, shots=8))
-        kept = list(method.kept)
-        before = embed(method.encoder, kept)
-        method.learn(toy_task(1, shots=8))
-        moved.append((embed(method.encoder, kept) - before).norm().item())
-    assert moved[1] < 0.7 * moved[0]
-
-
 def test_scores_are_negative_scaled_distances() -> None:
     method = IdlvqC(toy_encoder())
     method.learn(toy_task(0))
@@ -116,16 +98,6 @@ def test_scores_are_negative_scaled_distances() -> None:
     vectors = embed(method.encoder, questions)
     slow = [[-distance(v, r) / method.shared["scale"].item() ** 2 for r in method.references] for v in vectors]
     np.testing.assert_allclose(method.predict(questions).scores, slow, rtol=1e-3, atol=1e-4)
-
-
-def test_unit_vectors_make_distances_the_same_over_every_encoder() -> None:
-    method = IdlvqC(toy_encoder(), unit_vectors=True)
-    method.learn(toy_task(0))
-    questions, _ = toy_questions(2)
-    vectors = torch.nn.functional.normalize(embed(method.encoder, questions), dim=-1)
-    expected = -squared_distance(vectors, method.references) / method.shared["scale"].square()
-    np.testing.assert_allclose(method.predict(questions).scores, expected.numpy(), rtol=1e-4)
-    assert method.references.norm(dim=1).max() < 1.5
 
 
 def test_centred_references_of_the_first_task_are_means_after_it() -> None:

@@ -3,16 +3,14 @@
 import errno
 import json
 import os
-import shutil
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from erda.errors import DataError, ErdaError, ModelError, WriteError
+from erda.errors import DataError, ModelError, SettingsError, WriteError
 from erda.methods import saving
 from erda.methods.base import Method
 from erda.methods.erda import Erda
@@ -59,18 +57,13 @@ def test_a_missing_file_is_reported(saved: Path, name: str) -> None:
         load(saved)
 
 
-def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"nowhere/method\.json is missing"):
-        load(tmp_path / "nowhere")
-
-
 @pytest.mark.parametrize("name", ["method", "weights"])
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
 def test_a_truncated_file_is_rejected(saved: Path, name: str, share: float) -> None:
     file = part(saved, name)
     whole = file.read_bytes()
     file.write_bytes(whole[: int(len(whole) * share)])
-    with pytest.raises(ModelError, match=rf"saved/{file.name}: .*save the method again"):
+    with pytest.raises(ModelError, match=rf"saved/{file.name}.*save the method again"):
         load(saved)
 
 
@@ -81,14 +74,10 @@ def test_other_json_is_rejected(saved: Path, text: str) -> None:
         load(saved)
 
 
-@pytest.mark.parametrize(("found", "older"), [(1, " of an older version"), (3, "")])
-def test_another_format_version_is_rejected(saved: Path, found: int, older: str) -> None:
-    edit(saved, format=found)
-    with pytest.raises(ModelError, match=f"has format {found}{older}; this version reads format 2"):
-        load(saved)
-
-
-@pytest.mark.parametrize("change", [{"flavour": 3}, {"settings": [1]}, {"relations": [{"id": "r0"}]}, {"n_tasks": "a"}])
+@pytest.mark.parametrize(
+    "change",
+    [{"format": 1}, {"format": 3}, {"flavour": 3}, {"settings": [1]}, {"relations": [{"id": "r0"}]}, {"n_tasks": "a"}],
+)
 def test_an_invalid_field_is_reported(saved: Path, change: dict[str, object]) -> None:
     edit(saved, **change)
     with pytest.raises(ModelError, match=rf"method\.json: {next(iter(change))}"):
@@ -99,42 +88,6 @@ def test_an_invalid_field_is_reported(saved: Path, change: dict[str, object]) ->
 def test_an_edited_file_is_rejected_although_it_is_valid(saved: Path, change: dict[str, object]) -> None:
     edit(saved, **change)
     with pytest.raises(ModelError, match=r"method\.json: wrong checksum"):
-        load(saved)
-
-
-def test_random_damage_is_rejected_or_harmless(saved: Path, tmp_path: Path) -> None:
-    """Flip, delete, repeat or replace bytes at random, in either file."""
-    rng = np.random.default_rng(11)
-    names = ("method.json", part(saved, "weights").name)
-    whole = {name: (saved / name).read_bytes() for name in names}
-    loaded = 0
-    for case in range(300):
-        name = names[case % 2]
-        content = bytearray(whole[name])
-        at, size = int(rng.integers(len(content))), int(rng.integers(1, 40))
-        match case // 2 % 4:
-            case 0:
-                content[at] ^= 1 << int(rng.integers(8))
-            case 1:
-                del content[at : at + size]
-            case 2:
-                content[at:at] = content[at : at + size]
-            case _:
-                content[at : at + size] = rng.bytes(size)
-        (saved / name).write_bytes(content)
-        with suppress(ModelError):
-            load(saved)
-            loaded += 1
-            assert name == "method.json"
-            assert json.loads(content) == json.loads(whole[name])
-        (saved / name).write_bytes(whole[name])
-    assert loaded < 30, "only damage to white space is harmless"
-
-
-def test_weights_of_another_save_are_rejected(saved: Path, tmp_path: Path) -> None:
-    learned(2).save(tmp_path / "other")
-    shutil.copy(part(tmp_path / "other", "weights"), part(saved, "weights"))
-    with pytest.raises(ModelError, match=r"weights-\w+\.safetensors: wrong checksum"):
         load(saved)
 
 
@@ -171,17 +124,12 @@ def test_a_full_disk_leaves_the_earlier_save(saved: Path, place: str, monkeypatc
     assert len(list(saved.iterdir())) == 2, "earlier weights are gone"
 
 
-def test_a_save_of_an_earlier_version_is_read_and_replaced(saved: Path) -> None:
-    """The weights of an earlier version had a name without a digest."""
-    before, weights = scores(load(saved)), part(saved, "weights")
-    about = saving.SavedMethod.model_validate_json((saved / "method.json").read_text(encoding="utf-8"))
-    about = about.model_copy(update={"files": {"weights.safetensors": about.files[weights.name]}})
-    edit(saved, files=about.files, digest=about.own_digest())
-    weights.rename(saved / "weights.safetensors")
-    np.testing.assert_array_equal(scores(load(saved)), before)
-    learned(2).save(saved)
-    assert load(saved).n_tasks == 2
-    assert not (saved / "weights.safetensors").exists()
+def test_settings_of_an_earlier_version_are_accepted_where_they_change_nothing() -> None:
+    method = learned()
+    former = {"names": False, "whiten": False}
+    assert Erda.from_settings(toy_encoder(1), {**method.settings(), **former}).settings() == method.settings()
+    with pytest.raises(SettingsError, match="use method 'erda-rescored' of erda-peers"):
+        Erda.from_settings(toy_encoder(1), {**method.settings(), "whiten": True})
 
 
 @pytest.mark.parametrize("place", [pytest.param("write_bytes", marks=pytest.mark.long), "write_json"])
@@ -234,13 +182,6 @@ def test_a_save_never_replaces_other_files(tmp_path: Path, monkeypatch: pytest.M
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
-def test_an_empty_folder_and_missing_parents_are_accepted(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    for name in ("empty", "a/b/c"):
-        learned().save(tmp_path / name)
-        assert load(tmp_path / name).n_tasks == 1
-
-
 def test_a_folder_below_a_file_is_a_write_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(WriteError, match="Cannot save to"):
@@ -253,11 +194,3 @@ def test_a_folder_that_cannot_exist_is_rejected(tmp_path: Path, name: str) -> No
         learned().save(tmp_path / name)
     with pytest.raises(DataError, match="file name"):
         load(tmp_path / name)
-
-
-def test_a_save_can_be_moved(saved: Path, tmp_path: Path) -> None:
-    before = scores(load(saved))
-    shutil.move(saved, tmp_path / "elsewhere")
-    np.testing.assert_array_equal(scores(load(tmp_path / "elsewhere")), before)
-    with pytest.raises(ErdaError):
-        load(saved)

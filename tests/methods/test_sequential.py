@@ -1,17 +1,12 @@
 """SeqRun keeps nothing, Joint everything, EMR one exemplar a relation."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 
 from erda.encoders.trainable import embed
 from erda.learning.memory import nearest_to_centroid
-from erda.methods import trained as base
-from erda.methods.emr import Emr
-from erda.methods.sequential import Joint, SeqRun
+from erda.methods.sequential import Emr, Joint, SeqRun
 from erda.types import Example
 from toy_world import instead_of_learning, toy_encoder, toy_questions, toy_task
 
@@ -24,33 +19,22 @@ def trained_on(monkeypatch: pytest.MonkeyPatch) -> list[list[Example]]:
     return instead_of_learning(monkeypatch)
 
 
-def test_seqrun_sees_the_new_task_only(trained_on: list[list[Example]]) -> None:
-    method = SeqRun(toy_encoder())
-    for index in range(3):
-        method.learn(toy_task(index))
-    assert trained_on == [list(toy_task(index).examples) for index in range(3)]
-    assert method.kept == ()
-
-
-def test_joint_sees_everything_so_far(trained_on: list[list[Example]]) -> None:
-    method = Joint(toy_encoder())
-    for index in range(3):
-        method.learn(toy_task(index))
+def test_training_examples_of_each_task(trained_on: list[list[Example]]) -> None:
     everything = [example for index in range(3) for example in toy_task(index).examples]
-    assert trained_on == [everything[:8], everything[:16], everything]
-
-
-def test_emr_sees_the_new_task_and_the_exemplars_of_earlier_ones(trained_on: list[list[Example]]) -> None:
-    method = Emr(toy_encoder())
-    for index in range(3):
-        method.learn(toy_task(index))
-    first, second, third = trained_on
-    assert first == list(toy_task(0).examples)
-    assert second[:8] == list(toy_task(1).examples)
-    assert [example.relation for example in second[8:]] == ["r0", "r1"]
-    assert [example.relation for example in third[8:]] == ["r0", "r1", "r2", "r3"]
-    assert third[8:10] == second[8:]
-    assert len(method.kept) == 6
+    memory = {}
+    for kind in KINDS:
+        trained_on.clear()
+        method = kind(toy_encoder())
+        for index in range(3):
+            method.learn(toy_task(index))
+        own = [everything[:8], everything[8:16], everything[16:]]
+        if kind is Joint:
+            assert trained_on == [everything[:8], everything[:16], everything]
+        else:
+            assert [examples[:8] for examples in trained_on] == own
+        memory[kind] = [[example.relation for example in examples[8:]] for examples in trained_on]
+    assert memory[SeqRun] == [[], [], []]
+    assert memory[Emr] == [[], ["r0", "r1"], ["r0", "r1", "r2", "r3"]]
 
 
 def test_the_exemplars_of_emr_are_nearest_to_the_centroid_after_learning() -> None:
@@ -70,21 +54,6 @@ def test_scores_are_the_logits_of_the_classifier(kind: type[SeqRun]) -> None:
     vectors = embed(method.encoder, questions)
     expected = vectors @ method.weight.t() + method.bias
     np.testing.assert_allclose(method.predict(questions).scores, expected.numpy(), rtol=1e-5, atol=1e-6)
-
-
-def test_the_loss_is_the_cross_entropy_of_the_true_relations(monkeypatch: pytest.MonkeyPatch) -> None:
-    method, batch = SeqRun(toy_encoder()), list(toy_task(0).examples[:3])
-    losses: list[float] = []
-
-    def measure(items: Sequence[Example], loss: Callable[[list[Example]], torch.Tensor], *_: Any, **__: Any) -> None:
-        losses.append(loss(batch).item())
-
-    monkeypatch.setattr(base, "descend", measure)
-    method.learn(toy_task(0))
-    logits = torch.from_numpy(method.predict(batch).scores)
-    rows = [method.index[example.relation or ""] for example in batch]
-    slow = -sum((logits[i, rows[i]] - logits[i].exp().sum().log()).item() for i in range(3)) / 3
-    assert losses == [pytest.approx(slow, rel=1e-5)]
 
 
 def test_new_rows_are_initialised_like_linear_layers_and_old_rows_stay(

@@ -17,6 +17,7 @@ import pytest
 from snippets import run_page
 
 import erda
+from erda import answers
 from erda.cli.checking import Parser
 from erda.cli.main import build_parser
 
@@ -101,9 +102,8 @@ def test_site_builds_without_a_warning(tmp_path):
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     assert "docs/index.html" in (tmp_path / "index.html").read_text(encoding="utf-8")
-    names = {name for name in erda.__all__ if name != "__version__"}
     page = (tmp_path / "docs" / "api.html").read_text(encoding="utf-8")
-    assert {name for name in names if f'id="erda.{name}"' in page} == names
+    assert {name for name in public_names() if f'id="{name}"' in page} == public_names()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -135,20 +135,26 @@ def command_faults(line):
             yield f"{command}: {fault}"
 
 
+def public_names():
+    """All public names with their modules."""
+    modules = map(import_module, (*WRITER["PACKAGES"], "erda.answers"))
+    return {f"{module.__name__}.{name}" for module in modules for name in module.__all__}
+
+
 def test_every_public_name_is_there_typed_and_documented():
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
-    names = {name for name in erda.__all__ if name != "__version__"}
-    assert set(re.findall(r"^\.\. [\w:]+:: erda\.(\w+)$", page, flags=re.MULTILINE)) == names
-    assert WRITER["STUB"].read_text(encoding="utf-8") == WRITER["render_stub"](), "run `make docs`"
-    for home, listed in erda.PUBLIC.items():
-        for name in listed:
-            value = getattr(erda, name)
-            assert value is getattr(import_module(home), name)
-            documented = isinstance(value, type) or callable(value)
-            assert not documented or len(inspect.getdoc(value) or "") > 20, name
-            assert not is_dataclass(value) or not value.__doc__.startswith(f"{name}("), f"{name}: made by dataclass"
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = erda.nothing
+    assert set(re.findall(r"^\.\. [\w:]+:: ([\w.]+)$", page, flags=re.MULTILINE)) == public_names()
+    for stub, text in WRITER["render_stubs"]().items():
+        assert stub.read_text(encoding="utf-8") == text, "run `make docs`"
+    for full in public_names():
+        module, _, name = full.rpartition(".")
+        value = getattr(import_module(module), name)
+        documented = isinstance(value, type) or callable(value)
+        assert not documented or len(inspect.getdoc(value) or "") > 20, name
+        assert not is_dataclass(value) or not value.__doc__.startswith(f"{name}("), f"{name}: made by dataclass"
+    for package in WRITER["PACKAGES"]:
+        with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'nothing'"):
+            _ = import_module(package).nothing
 
 
 def named_types(kind):
@@ -164,16 +170,15 @@ def named_types(kind):
 
 
 def test_every_type_that_an_extractor_returns_is_public():
-    public = {
-        getattr(erda, name) for names in erda.PUBLIC.values() for name in names if isinstance(getattr(erda, name), type)
-    }
+    values = (getattr(import_module(home), name) for home, _, name in (one.rpartition(".") for one in public_names()))
+    public = {value for value in values if isinstance(value, type)}
     returned = set()
     members = {name: member for kind in reversed(erda.Extractor.__mro__[:-1]) for name, member in vars(kind).items()}
     for name, member in members.items():
         act = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
         if not name.startswith("_") and callable(act):
             returned |= named_types(get_type_hints(act).get("return"))
-    assert {erda.Answer, erda.Taught, erda.Lesson, erda.Version, erda.RelationScore} <= returned
+    assert {answers.Answer, answers.Taught, erda.Lesson, erda.Version, answers.RelationScore} <= returned
     assert returned <= public, [one.__name__ for one in returned - public]
 
 

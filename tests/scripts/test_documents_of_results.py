@@ -17,7 +17,7 @@ from erda.benchmark.measures import ALL_SEEN, CANDIDATES
 from erda.benchmark.records import Record, read_records, write_record
 from erda.benchmark.report.report_files import experiment_sections
 from erda.cli.main import build_parser
-from erda.cli.settings import load_settings
+from erda.cli.settings_options import load_settings
 from erda.fields import flat_kinds
 from erda.methods import METHODS
 from erda.methods.base import method_settings

@@ -9,7 +9,7 @@ from toy_runs import toy_record
 
 from erda.benchmark.records import read_record, read_records, write_record
 from erda.cli.main import build_parser
-from erda.cli.settings import load_settings
+from erda.cli.settings_options import load_settings
 from erda.data.catalogue import DATASETS
 from erda.encoders import ENCODERS
 from erda.errors import ErdaError

@@ -1,18 +1,11 @@
-"""One test for each fault that such servers had, over every route and method of the OpenAPI document.
+"""One test for each fault that such servers had, most of them over every route of the OpenAPI document.
 
-a foreign Host, a foreign Origin, a foreign page   test_a_server_.., test_pages_.., test_requests_..
-no token, token compared in constant time          test_every_route_but_health.., test_the_token_is_compared..
-paths and URLs in requests, uploads                test_no_path_and_no_url.., test_only_json_is_read
-security headers, injected HTML                    every answer of `statuses`, test_names_and_sentences..
-huge, slow, dropped, too many                      test_large_and_many.., test_slow_clients.., test_dropped..
-simultaneous teachings, kill -9                    test_a_hundred.., test_kill_9..
-full disk, store deleted and restored              test_a_full_disk.., test_answers_go_on..
-invalid bodies of every shape                      test_openapi.py (Schemathesis)
-files of the page                                  test_routes.py, test_health..
+Invalid bodies of every shape are in test_openapi.py (Schemathesis).
 """
 
 import hmac
 import json
+import re
 import shutil
 import socket
 import subprocess
@@ -21,6 +14,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,8 +26,7 @@ from toy_server import QUESTION, Served, serving, toy_store, wait_for
 from toy_words import Words
 
 from erda.app.extractor import Extractor
-from erda.serve.launch import TimedProtocol
-from erda.serve.limits import Limits
+from erda.serve.service import ServerLimits
 
 TOKEN = "a-token-of-more-than-16-letters"
 
@@ -54,44 +47,32 @@ def statuses(served: Served, headers: dict[str, str]) -> dict[tuple[str, str], i
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["x-frame-options"] == "DENY"
         assert "default-src 'self'" in answer.headers["content-security-policy"]
-        assert "access-control-allow-origin" not in answer.headers
+        assert not {"access-control-allow-origin", "server"} & set(answer.headers)
         if answer.status_code >= 400:
             assert answer.json().keys() >= {"error", "message", "where"}, (method, path, answer.text)
         found[method, path] = answer.status_code
     return found
 
 
-def test_a_server_that_is_addressed_by_another_name_answers_nothing(served: Served) -> None:
+def test_foreign_names_and_pages_get_nothing(served: Served) -> None:
     for host in ("evil.example", "127.0.0.1.evil.example:8111", "", "0.0.0.0"):
         assert set(statuses(served, {"Host": host}).values()) == {421}
-
-
-def test_pages_of_another_origin_cannot_ask_or_change(served: Served) -> None:
     for origin in ("http://evil.example", "null", "http://127.0.0.1:1"):
         assert set(statuses(served, {"Origin": origin}).values()) == {403}
         for method in ("PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"):
             assert served.call(method, "/v1/relations", headers={"Origin": origin}).status_code == 403
-    assert served.app.state.service.version.number == 2
-
-
-def test_requests_that_a_foreign_page_sends_without_an_origin_are_rejected_too(served: Served) -> None:
     foreign = statuses(served, {"Sec-Fetch-Site": "cross-site"})
     assert {status for (_, path), status in foreign.items() if path.startswith("/v1/")} == {403}
-    assert served.call("GET", "/v1/relations", headers={"Origin": served.url}).status_code == 200
+    assert served.call("GET", "/v1/relations", headers={"Origin": served.url}).json()["version"] == 2
 
 
 def test_every_route_but_health_needs_the_token(extractor: Extractor) -> None:
     with serving(extractor, token=TOKEN) as served:
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN}, {"Cookie": "erda-0=1"}):
             found = statuses(served, headers)
-            assert {route for route, status in found.items() if status != 401} == {
-                ("GET", "/health"),
-                ("GET", "/ready"),
-            }
-        good = {"Authorization": f"Bearer {TOKEN}"}
-        assert served.call("GET", "/v1/relations", headers=good).status_code == 200
-        basic = served.call("GET", "/v1/relations", auth=("anyone", TOKEN))
-        assert basic.status_code == 200
+            assert {path for (_, path), status in found.items() if status != 401} == {"/health", "/ready"}
+        for good in ({"headers": {"Authorization": f"Bearer {TOKEN}"}}, {"auth": ("anyone", TOKEN)}):
+            assert served.call("GET", "/v1/relations", **good).status_code == 200
         assert served.call("GET", "/?token=wrong").status_code == 401
         opened = served.http.get(f"{served.url}/?token={TOKEN}", timeout=60)  # follows to the page, with a cookie
         assert (opened.url, opened.status_code) == (f"{served.url}/", 200)
@@ -111,33 +92,18 @@ def test_the_token_is_compared_in_constant_time(extractor: Extractor, monkeypatc
         served.call("GET", "/v1/relations", headers={"Authorization": "Bearer wrong"})
         served.call("GET", "/v1/relations", auth=("anyone", "basic"))
         served.call("GET", "/?token=query")
-    assert compared == [b"wrong", b"basic", b"query"]
+    assert [one for one in compared if one] == [b"wrong", b"basic", b"query"]
 
 
 touched = list[str]()  # by the process, while `watching` is not empty
 watching = list[str]()
-sys.addaudithook(
-    lambda event, given: (
+WATCHED = ("open", "socket.connect", "socket.getaddrinfo", "os.listdir", "os.scandir")
+
+
+@sys.addaudithook
+def watch(event: str, given: tuple[object, ...]) -> None:
+    if watching and event in WATCHED and watching[0] in str(given):
         touched.append(f"{event} {given}")
-        if watching
-        and event in ("open", "socket.connect", "socket.getaddrinfo", "os.listdir", "os.scandir")
-        and any(one in str(given) for one in watching)
-        else None
-    )
-)
-
-
-def with_text(value: Any, text: str) -> Iterator[Any]:
-    """Copies of a body in which one text is replaced."""
-    if isinstance(value, str):
-        yield text
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in items:
-        for other in with_text(inner, text):
-            if isinstance(value, dict):
-                yield {**value, key: other}
-            else:
-                yield [*value[:key], other, *value[key + 1 :]]
 
 
 def test_no_path_and_no_url_is_taken_from_a_request(served: Served, tmp_path: Path) -> None:
@@ -152,9 +118,11 @@ def test_no_path_and_no_url_is_taken_from_a_request(served: Served, tmp_path: Pa
             assert set(kinds) <= {"application/json"}, "nothing is uploaded"
             for kind in kinds.values():
                 for example in schemas[kind["schema"]["$ref"].rpartition("/")[2]]["examples"]:
-                    for text in (str(secret), url):
-                        for body in with_text(example, text):
-                            assert served.call("POST", path, body).status_code < 500, (path, body)
+                    raw = json.dumps(example)
+                    values = [one for one, colon in re.findall(r'("(?:[^"\\]|\\.)*")(:?)', raw) if not colon]
+                    for value, text in product(values, (str(secret), url)):
+                        body = json.loads(raw.replace(value, json.dumps(text)))
+                        assert served.call("POST", path, body).status_code < 500, (path, body)
         for text in (str(secret), url, f"../{secret.name}"):
             for method in ("GET", "DELETE"):
                 served.call(method, "/v1/relations", params={"relation": text})
@@ -189,15 +157,8 @@ def test_names_and_sentences_cannot_become_html(served: Served) -> None:
         served.call("GET", "/v1/examples", params={"relation": f"{name}x"}),
         served.call("POST", "/v1/predict", {"text": "[[<b>]] near {{<i>}} <img src=x>"}),
         served.call("GET", f"/{name}"),
-        served.call("GET", "/health"),
     ]
-    for answer in answers:
-        assert answer.headers["content-type"] == "application/json"
-        assert answer.headers["x-content-type-options"] == "nosniff"
-        assert "default-src 'self'" in answer.headers["content-security-policy"]
-        assert answer.headers["x-frame-options"] == "DENY"
-        assert "server" not in answer.headers
-        assert "access-control-allow-origin" not in answer.headers
+    assert {answer.headers["content-type"] for answer in answers} == {"application/json"}
     assert name not in served.call("GET", "/docs").text
 
 
@@ -206,13 +167,10 @@ def test_control_characters_and_lone_surrogates_are_invalid_not_fatal(served: Se
         raw = f'{{"text": "{text}"}}'.encode()
         answer = served.http.post(f"{served.url}/v1/predict", data=raw, headers={"Content-Type": "application/json"})
         assert (answer.status_code, answer.json()["error"]) == (422, "invalid")
-    raw = b'{"relation": "\\ud800", "examples": []}'
-    answer = served.http.post(f"{served.url}/v1/teach", data=raw, headers={"Content-Type": "application/json"})
-    assert answer.status_code == 422
 
 
 def test_large_and_many_are_rejected_with_the_known_statuses(extractor: Extractor) -> None:
-    limits = Limits(body_size=2_000, n_batch=3, text_size=100, n_job=2, rate=1_000)
+    limits = ServerLimits(body_size=2_000, n_batch=3, text_size=100, n_job=2)
     with serving(extractor, limits=limits) as served:
         for path in [path for method, path in routes(served) if method == "POST"]:
             assert served.post(path, {"text": "x" * 3_000}, 413)["error"] == "too_large"
@@ -223,36 +181,11 @@ def test_large_and_many_are_rejected_with_the_known_statuses(extractor: Extracto
         assert served.post("/v1/predict", {"questions": [QUESTION] * 4}, 422)["error"] == "too_many"
         assert served.post("/v1/extract", {"text": "x " * 60}, 422)["error"] == "too_large"
         assert served.post("/v1/extract", {"documents": [{"text": "x"}] * 3}, 422)["error"] == "too_many"
-    with serving(extractor, limits=Limits(n_queued=2)) as served:
-        assert served.post("/v1/predict", {"questions": [QUESTION] * 3}, 503)["error"] == "queue_full"
-        assert served.post("/v1/predict", {"text": QUESTION})["relation"] == "founded by"
-    with serving(extractor, limits=Limits(rate=3)) as served:
-        with ThreadPoolExecutor(8) as pool:
-            seen = list(pool.map(lambda _: requests.get(f"{served.url}/health", timeout=60), range(40)))
-        assert {answer.status_code for answer in seen} == {200, 429}
-        assert next(one for one in seen if one.status_code == 429).headers["retry-after"] == "1"
-
-
-def test_slow_clients_are_cut_off_and_dropped_connections_cost_nothing(
-    extractor: Extractor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(TimedProtocol, "seconds", 2.0)
-    with serving(extractor, limits=Limits(request_seconds=2.0)) as served:
-        address = ("127.0.0.1", int(served.url.rpartition(":")[2]))
-        head = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        head += b"Content-Length: 50\r\n\r\n"
-        silent, slow_head, slow_body = (socket.create_connection(address, timeout=60) for _ in range(3))
-        slow_head.sendall(head[:40])
-        slow_body.sendall(head + b'{"text"')
-        for _ in range(20):
-            with socket.create_connection(address) as dropped:
-                dropped.sendall(head + b'{"te')
-        assert served.post("/v1/predict", {"text": QUESTION})["relation"] == "founded by"
-        assert (silent.recv(100), slow_head.recv(100)) == (b"", b"")
-        assert slow_body.recv(100).startswith(b"HTTP/1.1 408")
-        assert served.get("/health")["status"] == "UP"
-        for one in (silent, slow_head, slow_body):
-            one.close()
+    with serving(extractor, limits=ServerLimits(n_active=0)) as served:
+        full = served.call("POST", "/v1/predict", {"text": QUESTION})
+        assert (full.status_code, full.json()["error"], full.headers["retry-after"]) == (503, "queue_full", "1")
+    with serving(extractor, limits=ServerLimits(n_jobs=0)) as served:
+        assert served.post("/v1/extract", {"documents": [{"text": "x"}]}, 503)["error"] == "queue_full"
 
 
 def test_dropped_connections_leave_nothing_in_the_queue(served: Served) -> None:
@@ -308,8 +241,8 @@ def test_a_full_disk_is_told_and_nothing_is_lost(served: Served, monkeypatch: py
     monkeypatch.setattr("erda.files.os.fsync", full)
     failure = served.post("/v1/teach", {"relation": "owns", "examples": ["[[Ann]] owns the {{dog}} ."]}, 503)
     assert failure["error"] == "cannot_write"
-    job = {"relation": "owns", "examples": ["[[Ann]] owns the {{dog}} ."], "job": True}
-    assert served.post("/v1/teach", job, 503)["error"] == "cannot_write"
+    job = served.post("/v1/teach", {"relation": "owns", "examples": ["[[Ann]] owns the {{dog}} ."], "job": True}, 202)
+    assert wait_for(served, job["id"])["failure"]["error"] == "cannot_write"
     assert served.post("/v1/predict", {"text": QUESTION})["version"] == 2
     monkeypatch.undo()
     assert served.post("/v1/teach", {"relation": "owns", "examples": ["[[Ann]] owns the {{dog}} ."]})["version"] == 3
@@ -331,17 +264,14 @@ KILLED = """
 import sys
 from pathlib import Path
 sys.path[:0] = {paths!r}
-import uvicorn
 from toy_words import Words
 from erda.app.extractor import Extractor
 from erda.serve.application import ServerSettings, build_application
-from erda.serve.launch import bound_socket, server_config
-from erda.serve.limits import Limits
+from erda.serve.launch import bound_socket, web_server
 extractor = Extractor.open(sys.argv[1], method="posterior", encoder=Words())
 listening = bound_socket("127.0.0.1", 0)
 print(listening.getsockname()[1], flush=True)
-app = build_application(ServerSettings(Path(sys.argv[1])), extractor)
-uvicorn.Server(server_config(lambda: app, Limits())).run([listening])
+web_server(build_application(ServerSettings(Path(sys.argv[1])), extractor)).run([listening])
 """
 
 
@@ -356,7 +286,7 @@ def teach_until_killed(url: str, known: set[str]) -> None:
 
 
 @pytest.mark.parametrize("n_kills", [2, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(3_000)])])
-def test_kill_9_while_teaching_loses_no_answered_teaching_and_no_job(tmp_path: Path, n_kills: int) -> None:
+def test_kill_9_while_teaching_loses_no_answered_teaching(tmp_path: Path, n_kills: int) -> None:
     store, known = tmp_path / "store", set[str]()
     toy_store(store)
     paths = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "app")]
@@ -374,9 +304,5 @@ def test_kill_9_while_teaching_loses_no_answered_teaching_and_no_job(tmp_path: P
                 teaching.result()
         assert known <= {one.id for one in Extractor.open(store).relations}
     with serving(Extractor.open(store, encoder=Words())) as served:
-        jobs = [wait_for(served, job["id"]) for job in served.get("/v1/jobs")["jobs"]]
-        first = n_kills - len(jobs)  # the results of the last hundred are kept
-        done = {f"job {first + place}" for place, job in enumerate(jobs) if job["state"] == "done"}
-        assert f"job {n_kills - 1}" in done
-        assert {job["state"] for job in jobs} <= {"done", "failed"}, "failed: killed twice while it ran"
-        assert {one["id"] for one in served.get("/v1/relations")["relations"]} >= known | done
+        assert {one["id"] for one in served.get("/v1/relations")["relations"]} >= known
+        assert served.get("/v1/jobs") == {"jobs": []}, "jobs end with the server"

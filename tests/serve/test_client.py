@@ -1,17 +1,15 @@
-"""`erda.Client` gives what `Extractor` gives, and the command line can use it."""
+"""`erda.Client` gives what `Extractor` gives."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from toy_server import QUESTION, Served, serving, toy_store
-from toy_words import BORN, FOUNDED, QUESTIONS, Words
+from toy_words import BORN, FOUNDED, QUESTIONS
 
 from erda import Client
-from erda.app.answers import Answer
+from erda.answers import Answer
 from erda.app.extractor import Extractor
-from erda.cli.main import main
 from erda.errors import DataError, ErdaError, ModelError
 from erda.text.marks import Mark
 
@@ -40,7 +38,6 @@ def test_questions_have_the_answers_of_the_extractor(client: Client, extractor: 
     assert why.nearest[0].example == replace(because.nearest[0].example, id="")
     labelled = [{"text": FOUNDED[0], "relation": "founded by"}, {"text": BORN[0], "relation": "born in"}]
     assert client.evaluate(labelled) == extractor.evaluate(labelled)
-    assert client.compare(1, 2, QUESTIONS) == extractor.compare(1, 2, QUESTIONS)
     assert client.history() == extractor.history()
 
 
@@ -61,13 +58,6 @@ def test_changes_are_those_of_the_extractor(served: Served, tmp_path: Path) -> N
         assert (one.undo(), one.rollback(3)) == (8, 3)
     assert client.relations == other.relations
     assert [one.example for one in client.examples("owns")] == [one.example for one in other.examples("owns")]
-
-
-def test_declared_inverses_come_with_an_extraction(served: Served, tmp_path: Path) -> None:
-    for one in (Client(served.url), toy_store(tmp_path / "other")):
-        one.declare("founded by", inverse="born in")
-        found = one.extract("SpaceX was founded by Elon .", ["SpaceX", "Elon"], min_confidence=0.0)
-        assert (found.inverses["born in"], len(found.found_both_ways)) == ("founded by", 2)
 
 
 def test_thresholds_are_those_of_the_extractor(served: Served, tmp_path: Path) -> None:
@@ -103,32 +93,9 @@ def test_faults_are_those_of_the_library(client: Client, extractor: Extractor) -
     with pytest.raises(ModelError, match="Is it running there"):
         Client("http://127.0.0.1:9").predict(QUESTION)
     with serving(extractor, token="x" * 20) as served:
-        with pytest.raises(ErdaError, match=r"token is missing.*\$ERDA_TOKEN"):
+        with pytest.raises(ErdaError, match="token is missing"):
             Client(served.url).predict(QUESTION)
         assert Client(served.url, token="x" * 20).predict(QUESTION).relation == "founded by"
-
-
-def test_commands_over_a_server(served: Served, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["teach", "owns", "[[Ann]] owns the {{dog}} .", "--server", served.url]) == 0
-    assert "1 new example; new: owns" in capsys.readouterr().out
-    assert main(["predict", QUESTION, "--server", served.url, "--top", "1"]) == 0
-    assert json.loads(capsys.readouterr().out)["relation"] == "founded by"
-    (tmp_path / "text.txt").write_text("SpaceX was founded by Elon .\n\n")
-    names = ["--entity", "SpaceX", "--entity", "Elon"]
-    assert main(["extract", str(tmp_path / "text.txt"), *names, "--server", served.url, "--all"]) == 0
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(row["line"], row["head_start"]) for row in rows] == [(1, 0), (1, 22)]
-    row = {"id": "a", "text": "Bo met Al.", "entities": [{"span": [0, 2]}, {"span": [7, 9]}], "year": 2}
-    (tmp_path / "texts.jsonl").write_text(json.dumps(row))
-    assert main(["extract", str(tmp_path / "texts.jsonl"), "--server", served.url, "--all"]) == 0
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(one["id"], one["text"], one["entities"], one["input"]) for one in rows] == [
-        ("a", "Bo met Al.", "given", {"year": 2})
-    ] * 2
-    assert main(["predict", QUESTION, "--server", "127.0.0.1"]) == 2
-    assert main(["teach", "x", "--server", served.url, "--relearn"]) == 2
-    assert "--relearn: not with --server" in capsys.readouterr().err
-    assert Extractor.open(served.app.state.service.folder, encoder=Words()).version.number == 3
 
 
 def test_a_review_goes_on_from_one_client_to_the_next(served: Served) -> None:
@@ -150,6 +117,6 @@ def test_a_review_goes_on_from_one_client_to_the_next(served: Served) -> None:
     assert other.current != first
     while other.current:
         other.skip()
-    assert "Every likely pair" in other.why_nothing or "other screens" in other.why_nothing
+    assert "Every likely pair" in other.why_nothing
     with pytest.raises(DataError, match="pair"):
         other.judge(holds=True)

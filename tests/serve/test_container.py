@@ -71,16 +71,6 @@ def test_compose_promises_a_read_only_root_no_rights_and_a_port_on_loopback() ->
 
 @pytest.mark.long
 @pytest.mark.timeout(1_200)
-@pytest.mark.skipif(not shutil.which("docker"), reason="needs the client of Docker")
-def test_the_image_is_built_where_a_daemon_runs() -> None:
-    if subprocess.run(["docker", "info"], capture_output=True, check=False).returncode:
-        pytest.skip("no Docker daemon runs on this machine; the steps run in a virtual environment instead")
-    built = subprocess.run(["docker", "build", "-q", "-t", "erda-test", str(ROOT)], check=False)
-    assert built.returncode == 0
-
-
-@pytest.mark.long
-@pytest.mark.timeout(1_200)
 def test_the_steps_of_the_image_work_in_a_clean_virtual_environment(tmp_path: Path) -> None:
     """RUN, HEALTHCHECK and CMD with folders of this test in the place of those of the image."""
     source, venv, data = (tmp_path / name for name in ("src", "venv", "data"))

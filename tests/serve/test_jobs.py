@@ -1,7 +1,6 @@
-"""Jobs: progress, cancellation, and what a restart does with them."""
+"""Jobs: progress, cancellation, and the stop of the server."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from threading import Event
 from time import sleep
@@ -9,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import requests
 from toy_server import Served, serving, toy_store, wait_for
 from toy_words import Words
 
 from erda.app.extractor import Extractor
 from erda.encoders.contract import embedded_one
-from erda.serve.jobs import Job, Jobs
-from erda.serve.limits import Limits
 
 ROWS = [{"text": f"[[x{n}]] y {{{{z}}}}", "relation": "near"} for n in range(5)]
 
@@ -60,11 +58,6 @@ def test_a_teaching_and_an_extraction_as_jobs(served: Served) -> None:
     assert [one["kind"] for one in served.get("/v1/jobs")["jobs"]] == ["teach", "extract"]
     failed = wait_for(served, served.post("/v1/teach", {"examples": ["no marks"], "job": True}, 202)["id"])
     assert (failed["state"], failed["failure"]["where"]) == ("failed", "examples[0]")
-    for _ in range(500):  # the file goes after the state is written
-        if not (left := list(served.app.state.jobs.folder.glob("*.request.json"))):
-            break
-        sleep(0.01)
-    assert not left, "a finished job keeps no sentences"
     assert served.call("GET", "/v1/jobs/0123456789abcdef/events").status_code == 404
     assert served.call("GET", "/v1/jobs/..%2f..%2fstore").status_code == 404
 
@@ -83,32 +76,24 @@ def test_a_cancelled_teaching_changes_nothing(tmp_path: Path, slow: SlowWords) -
         assert served.get("/v1/relations")["version"] == 2
 
 
-def test_a_stopped_server_finishes_its_job_after_the_restart(tmp_path: Path, slow: SlowWords) -> None:
+def test_jobs_end_with_the_server_and_say_so(tmp_path: Path, slow: SlowWords) -> None:
     with serving(opened(tmp_path, slow)) as served:
         served.get("/ready")
         slow.waits = True
-        job = served.post("/v1/teach", {"examples": ROWS, "job": True}, 202)["id"]
+        ids = [served.post("/v1/teach", {"examples": ROWS, "job": True}, 202)["id"] for _ in range(2)]
         assert slow.reached.wait(60)
-        served.app.state.jobs._stopping = True
+        streams = [requests.get(f"{served.url}/v1/jobs/{id}/events", stream=True, timeout=60) for id in ids]
+        served.server.should_exit = True
+        while not served.app.state.jobs._is_stopping:
+            sleep(0.01)
         slow.go_on.set()
+        for stream in streams:
+            last = json.loads(stream.text.strip().rpartition("data: ")[2])
+            assert (last["state"], last["failure"]["error"]) == ("failed", "interrupted")
+            assert "Post it again" in last["failure"]["message"]
     with serving(opened(tmp_path, Words())) as served:
-        assert wait_for(served, job)["result"]["new"] == ["near"]
-
-
-def test_a_job_that_ended_two_servers_fails_cleanly_and_a_living_one_is_left_alone(tmp_path: Path) -> None:
-    def jobs() -> Jobs:
-        return Jobs(tmp_path / "store", {"teach": lambda request, progress: {"n": len(request)}}, Limits())
-
-    first = jobs()
-    ran = first.add("teach", {"a": 1}, total=1)
-    first._thread.submit(lambda: None).result(60)
-    assert (first.get(ran.id).state, first.result(ran.id)) == ("done", {"n": 1})
-    for id, worker in (("0" * 16, "f" * 16), ("1" * 16, first._token)):
-        record = asdict(Job(id, "teach", "running", 0.0, n_runs=2, worker=worker))
-        (first.folder / f"{id}.json").write_text(json.dumps(record))
-    second = jobs()
-    second.take_over()
-    assert second.get("0" * 16).state == "failed"
-    assert second.get("1" * 16).state == "running"
-    second.stop()
-    first.stop()
+        assert served.get("/v1/relations")["version"] == 2
+        gone = served.call("GET", f"/v1/jobs/{ids[0]}")
+        assert (gone.status_code, gone.json()["error"]) == (404, "unknown_job")
+        assert "end with the server" in gone.json()["message"]
+    assert not list(tmp_path.glob("store.jobs*"))

@@ -1,4 +1,4 @@
-"""A review on the server: two devices, undo, restart, the reasons when nothing is left."""
+"""A review on the server: undo, restart, the reasons when nothing is left."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,6 @@ import pytest
 from toy_server import Served, serving, toy_store, wait_for
 from toy_words import Words
 
-from erda.app import shared_review
 from erda.app.extractor import Extractor
 from erda.app.review_journal import FOLDER, ReviewJournal
 
@@ -15,12 +14,12 @@ TOWNS = ("Bern", "Rome", "Kyiv", "Oslo", "Riga", "Lima")
 TEXT = " ".join(f"{town} is the capital of Land{town} ." for town in TOWNS)
 
 
-def begin(served: Served, device: str = "a", text: str = TEXT, **more: Any) -> Any:
-    return served.post("/v1/review/texts", {"texts": [text], "device": device, **more})
+def begin(served: Served, text: str = TEXT) -> Any:
+    return served.post("/v1/review/texts", {"texts": [text]})
 
 
-def judge(served: Served, pair: Any, holds: bool | None = True, device: str = "a", **more: Any) -> Any:
-    return served.post("/v1/review/judge", {"key": pair["key"], "holds": holds, "device": device, **more})
+def judge(served: Served, pair: Any, holds: bool | None = True, **more: Any) -> Any:
+    return served.post("/v1/review/judge", {"key": pair["key"], "holds": holds, **more})
 
 
 def counts(served: Served) -> dict[str, tuple[int, int]]:
@@ -28,25 +27,18 @@ def counts(served: Served) -> dict[str, tuple[int, int]]:
     return {one["id"]: (one["n_examples"], one["n_counterexamples"]) for one in listed}
 
 
-def test_a_pair_is_on_one_screen_only_and_is_never_shown_again(served: Served) -> None:
-    shown = {"a": begin(served, "a")["pair"], "b": served.post("/v1/review/next", {"device": "b"})["pair"]}
-    assert shown["a"]["key"] != shown["b"]["key"]
-    again = served.post("/v1/review/next", {"device": "a"})["pair"]
-    assert again == shown["a"], "a reload shows the same pair"
-    seen = {one["key"] for one in shown.values()}
-    while True:
-        device = "b" if len(seen) % 2 else "a"
-        found = judge(served, shown[device], holds=True, device=device)["pair"]
-        if found is None:
-            break
-        assert found["key"] not in seen
-        seen.add(found["key"])
-        shown[device] = found
+def test_a_pair_is_shown_until_it_is_judged_and_never_again(served: Served) -> None:
+    pair, seen = begin(served)["pair"], set[str]()
+    while pair:
+        assert pair["key"] not in seen
+        assert served.post("/v1/review/next", {})["pair"] == pair, "a reload shows the same pair"
+        assert served.get("/v1/review")["pair"] is None, "no pair is handed out"
+        seen.add(pair["key"])
+        pair = judge(served, pair)["pair"]
     state = served.get("/v1/review")
-    assert len(seen) == state["n_left"] + state["n_judged"] >= len(TOWNS)
-    begin(served, "a")
-    left = served.post("/v1/review/next", {"device": "c"})
-    assert left["pair"] is None or left["pair"]["key"] not in seen
+    assert (state["n_left"], state["n_judged"]) == (0, len(seen))
+    assert len(seen) >= len(TOWNS)
+    assert "Every likely pair" in begin(served)["reason"]
 
 
 def test_a_pronoun_comes_with_the_name_that_it_stands_for(served: Served) -> None:
@@ -65,49 +57,42 @@ def test_judgements_are_counted_become_a_version_and_can_be_undone(served: Serve
     assert (state["n_judged"], state["right"]) == (3, [True, False, False])
     assert (state["n_yes"], state["n_no"]) == ({"capital of": 1, "born in": 1}, {"capital of": 1})
     assert state["keys"] == [fourth["key"]]
-    undone = served.post("/v1/review/undo", {"device": "a"})
+    undone = served.post("/v1/review/undo", {})
     assert undone["pair"]["key"] == fourth["key"]
     assert (undone["right"], undone["keys"]) == ([True, False], [fourth["key"]])
     served.app.state.desk.save_soon()
     served.post("/v1/relations/describe", {"relation": "born in", "description": "a town"})  # after the save
     assert counts(served)["capital of"] == (before["capital of"][0] + 1, 1)
-    undone = served.post("/v1/review/undo", {"device": "a", "keys": [first["key"], second["key"]]})
+    undone = served.post("/v1/review/undo", {"keys": [first["key"], second["key"]]})
     assert counts(served) == before
     assert undone["pair"]["key"] == second["key"]
 
 
-def test_another_device_that_judges_the_same_pair_is_told(served: Served) -> None:
+def test_a_second_judgement_of_the_same_pair_is_rejected(served: Served) -> None:
     pair = begin(served)["pair"]
     judge(served, pair)
-    body = {"key": pair["key"], "holds": False, "device": "b"}
+    body = {"key": pair["key"], "holds": False}
     assert served.post("/v1/review/judge", body, 409)["error"] == "already_judged"
     assert served.post("/v1/review/judge", {**body, "key": "0" * 16}, 422)["error"] == "invalid"
 
 
-def test_a_judgement_is_about_the_relation_that_was_on_the_screen(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also after ten silent minutes, a rename, and new versions that propose another relation."""
+def test_a_judgement_is_about_the_relation_that_was_shown(served: Served) -> None:
+    """Also after a rename and new versions that propose another relation."""
     pair = begin(served)["pair"]
     assert pair["relation"] == "capital of"
-    monkeypatch.setattr(shared_review, "SCREEN_SECONDS", 0.0)
     served.post("/v1/relations/rename", {"relation": "capital of", "to": "seat"})
     served.post("/v1/teach", {"relation": "capital of", "examples": ["[[Rome]] beat {{Carthage}} ."]})
     state = judge(served, pair, holds=False)
     assert state["n_no"] == {"seat": 1}
-    body = {"key": pair["key"], "holds": False, "device": "nobody"}
-    assert served.post("/v1/review/judge", body, 409)["error"] == "already_judged"
-    body["key"] = state["pair"]["key"]
-    assert "not on the screen" in served.post("/v1/review/judge", body, 422)["message"]
 
 
 def test_accepting_all_makes_one_version_and_is_no_measure_of_quality(served: Served) -> None:
     start = begin(served)
     least = start["confidences"][2]
-    accepted = served.post("/v1/review/accept", {"device": "a", "min_confidence": least})
+    accepted = served.post("/v1/review/accept", {"min_confidence": least})
     assert len(accepted["keys"]) == 3
     assert (accepted["version"], accepted["right"], accepted["n_judged"]) == (start["version"] + 1, [], 3)
-    undone = served.post("/v1/review/undo", {"device": "a", "keys": accepted["keys"]})
+    undone = served.post("/v1/review/undo", {"keys": accepted["keys"]})
     assert (undone["n_judged"], undone["n_left"]) == (0, start["n_left"])
     assert undone["version"] == accepted["version"] + 1, "one undo is one version"
     history = served.get("/v1/history")["versions"]
@@ -130,17 +115,17 @@ def test_a_restart_resumes_and_long_texts_are_a_job(tmp_path: Path) -> None:
     store = tmp_path / "store"
     with serving(toy_store(store)) as served:
         pair = begin(served)["pair"]
-        following = judge(served, pair)["pair"]
+        judge(served, pair)
     assert ReviewJournal(store / FOLDER).pending == (), "the stop makes a version"
     with serving(Extractor.open(store, encoder=Words())) as served:
         assert counts(served)["capital of"] == (3, 0)
-        resumed = served.post("/v1/review/next", {"device": "a"})
-        assert (resumed["pair"], resumed["right"]) == (following, [True]), "the pair on the screen stays as it was"
+        resumed = served.post("/v1/review/next", {})
+        assert (resumed["pair"]["key"] != pair["key"], resumed["right"]) == (True, [True])
         answer = served.call("POST", "/v1/review/texts", {"texts": [TEXT], "job": True})
         assert answer.status_code == 202
         job = wait_for(served, answer.json()["id"])
         assert (job["state"], job["result"]["n_texts"]) == ("done", 1)
-        assert served.post("/v1/review/next", {"device": "a"})["pair"]["key"] != pair["key"]
+        assert served.post("/v1/review/next", {})["pair"]["key"] != pair["key"]
 
 
 def test_a_full_disk_loses_no_judgement(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +135,7 @@ def test_a_full_disk_loses_no_judgement(served: Served, monkeypatch: pytest.Monk
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("erda.files.os.fsync", full)
-    body = {"key": pair["key"], "holds": True, "device": "a"}
+    body = {"key": pair["key"], "holds": True}
     assert served.post("/v1/review/judge", body, 503)["error"] == "cannot_write"
     monkeypatch.undo()
     assert judge(served, pair)["n_judged"] == 1

@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 import requests
 from toy_server import QUESTION, Served, serving
 from toy_words import FOUNDED, QUESTIONS, Words
 
 from erda.app.extractor import Extractor
+from erda.serve.routes import plane_of
 
+CONFIG = '<View><Labels name="ner" toName="doc"><Label value="ORG"/></Labels><Text value="$body" name="doc"/></View>'
 OFFSETS = {"text": "SpaceX was founded by Elon .", "head": {"span": [0, 6]}, "tail": {"span": [22, 26], "name": "Elon"}}
 
 
@@ -31,16 +34,6 @@ def test_answers_are_those_of_the_library_and_name_their_version(served: Served,
     assert served.post("/v1/predict", {"questions": []}) == {"version": 2, "answers": []}
 
 
-def test_the_short_way_of_one_sentence_answers_as_the_long_one(served: Served) -> None:
-    for more in ({}, {"top": 1}, {"min_confidence": 1.0}, {"top": 2, "min_confidence": 0}):
-        body = {"text": QUESTION, **more}
-        short, long = (served.call("POST", "/v1/predict", one) for one in (body, {**body, "id": "long"}))
-        assert short.json() == long.json()
-        assert short.headers.keys() == long.headers.keys()
-    for wrong in ({"text": "[[a]] b"}, {"text": QUESTION, "top": 0}, {"text": QUESTION, "min_confidence": 2}):
-        assert served.post("/v1/predict", wrong, 422) == served.post("/v1/predict", {**wrong, "id": "long"}, 422)
-
-
 @pytest.mark.parametrize(
     ("body", "where", "part"),
     [
@@ -55,6 +48,7 @@ def test_the_short_way_of_one_sentence_answers_as_the_long_one(served: Served) -
         ),
         ({**OFFSETS, "tail": {"span": [22, 99]}}, "", "ends after the last character"),
         ({"text": QUESTION, "questions": []}, "", "not both"),
+        ({"text": "a" * 20_001}, "text", "expected at most 20,000 characters, got 20,001."),
     ],
 )
 def test_a_fault_names_its_place(served: Served, body: Any, where: str, part: str) -> None:
@@ -88,7 +82,7 @@ def test_extraction_keeps_offsets_and_says_which_tagger_ran(served: Served) -> N
     assert "not 'SpaceX'" in served.post("/v1/extract", body, status=422)["message"]
 
 
-def test_explanations_evaluations_and_comparisons(served: Served) -> None:
+def test_explanations_and_evaluations(served: Served) -> None:
     why = served.post("/v1/explain", {"text": QUESTION})
     assert why["nearest"][0]["relation"] == "founded by"
     assert {word["word"] for word in why["words"]} == {"was", "founded", "by", "."}
@@ -96,11 +90,6 @@ def test_explanations_evaluations_and_comparisons(served: Served) -> None:
     scored = served.post("/v1/evaluate", {"examples": labelled, "no_relation": ["Other"]})
     assert (scored["n"], scored["relations"]["founded by"]["recall"]) == (2, 1.0)
     assert {"truth": "founded by", "answer": "founded by", "n": 1} in scored["confusion"]
-    changes = served.post("/v1/compare", {"before": 1, "after": 2, "examples": QUESTIONS})["changes"]
-    assert {one["after"] for one in changes} <= {"born in", "capital of", None}
-    assert (
-        "no version 77" in served.post("/v1/compare", {"before": 77, "after": 2, "examples": QUESTIONS}, 422)["message"]
-    )
 
 
 def test_a_relation_is_taught_by_patterns(served: Served) -> None:
@@ -133,11 +122,11 @@ def test_relations_examples_and_versions(served: Served) -> None:
 
 
 def test_declarations_and_thresholds_are_versions(served: Served) -> None:
-    body = {"relation": "born in", "symmetric": True, "tail_types": ["GPE"]}
+    body = {"relation": "born in", "tail_types": ["GPE"]}
     assert served.post("/v1/relations/declare", body) == {"version": 3}
-    assert served.post("/v1/relations/declare", {"relation": "born in", "symmetric": False}) == {"version": 4}
+    assert served.post("/v1/relations/declare", {"relation": "born in", "head_types": ["PERSON"]}) == {"version": 4}
     born = served.get("/v1/relations")["relations"][1]
-    assert (born["symmetric"], born["tail_types"]) == (False, ["GPE"])
+    assert (born["head_types"], born["tail_types"]) == (["PERSON"], ["GPE"])
     failure = served.post("/v1/tune", {"examples": [{"text": QUESTION, "relation": "Other"}], "precision": 0.9}, 422)
     assert failure["error"] == "invalid"
     assert served.get("/v1/relations")["version"] == 4
@@ -145,7 +134,7 @@ def test_declarations_and_thresholds_are_versions(served: Served) -> None:
 
 def test_the_export_answers_elsewhere(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "erda.serve.changes.export", lambda version, folder: (folder.mkdir(), (folder / "a").write_text("b"))
+        "erda.serve.routes.export", lambda version, folder: (folder.mkdir(), (folder / "a").write_text("b"))
     )
     answer = served.call("GET", "/v1/export")
     assert answer.headers["content-type"] == "application/zip"
@@ -174,6 +163,62 @@ def test_an_extractor_that_knows_nothing_says_so_until_it_is_taught(tmp_path: Pa
         assert served.get("/v1/relations") == {"version": 0, "relations": []}
         assert served.post("/v1/teach", {"relation": "founded by", "examples": FOUNDED})["version"] == 1
         assert served.post("/v1/predict", {"text": QUESTION})["relation"] == "founded by"
+
+
+def test_entities_and_sentences_are_spans_of_code_points(served: Served) -> None:
+    text = "𝒳 Ada met Bob . Then Carl left ."
+    found = served.post("/v1/entities", {"text": text})
+    assert [text[start:end] for start, end in found["sentences"]] == ["𝒳 Ada met Bob .", "Then Carl left ."]
+    names = [text[slice(*one["span"])] for one in found["entities"]]
+    assert names == [one["name"] for one in found["entities"]]
+    assert {"Bob", "Carl"} <= set(names)
+
+
+def test_a_judgement_becomes_an_example_or_a_counterexample(served: Served) -> None:
+    body = {"text": "[[Rome]] is the capital of {{Italy}} .", "relation": "capital of"}
+    taught = served.post("/v1/judge", {**body, "holds": False})
+    assert (taught["n_examples"], taught["n_counterexamples"]) == (0, 1)
+    listed = served.get("/v1/examples?relation=capital of")
+    assert [one["head"] for one in listed["counterexamples"]] == ["Rome"]
+    assert served.post("/v1/judge", body)["n_examples"] == 1
+    (known,) = [one for one in served.get("/v1/relations")["relations"] if one["id"] == "capital of"]
+    assert (known["n_examples"], known["n_counterexamples"], known["threshold"]) == (3, 0, None)
+    served.post("/v1/judge", {**body, "relation": "unknown"}, status=422)
+
+
+def test_the_map_holds_every_example_once(served: Served) -> None:
+    found = served.get("/v1/map")
+    assert [one["number"] for one in found["points"]] == list(range(7))
+    assert {one["relation"] for one in found["points"]} == {"founded by", "born in", "capital of"}
+    assert all(abs(one[axis]) <= 1 for one in found["points"] for axis in "xy")
+    assert 0 < found["share"] <= 1
+
+
+@pytest.mark.parametrize("n", [1, 2, 9])
+def test_the_plane_is_that_of_the_covariance(n: int) -> None:
+    vectors = np.random.default_rng(0).normal(size=(n, 5)) * [5, 1, 3, 0.1, 0.2]
+    plane, share = plane_of(vectors)
+    values, axes = np.linalg.eigh(np.cov(vectors.T, bias=True) if n > 1 else np.zeros((5, 5)))
+    expected = (vectors - vectors.mean(axis=0)) @ axes[:, ::-1][:, :2]
+    scale = np.abs(expected).max() or 1.0
+    np.testing.assert_allclose(np.abs(plane), np.abs(expected) / scale, atol=1e-6)
+    assert share == pytest.approx(values[-2:].sum() / values.sum() if n > 1 else 1.0)
+
+
+def test_tasks_get_regions_and_relations(served: Served) -> None:
+    assert served.post("/setup", {"project": "1.2", "schema": CONFIG}) == {"model_version": "erda-2"}
+    task = {"id": 1, "data": {"body": "SpaceX was founded by Elon ."}}
+    drawn = [{"value": {"start": 0, "end": 6, "labels": ["ORG"]}}, {"value": {"start": 22, "end": 26}}, {"type": "x"}]
+    tasks = [task | {"annotations": [{"result": drawn}]}, task, {"data": {"body": 3}}, {"data": {"text": "no body"}}]
+    found = served.post("/predict", {"tasks": tasks, "label_config": CONFIG})
+    assert found["model_version"] == "erda-2"
+    first, second, *empty = found["results"]
+    head, tail, relation = first["result"]
+    assert (head["from_name"], head["to_name"], head["type"]) == ("ner", "doc", "labels")
+    assert head["value"] == {"start": 0, "end": 6, "text": "SpaceX", "labels": ["ORG"]}
+    assert (relation["from_id"], relation["to_id"], relation["labels"]) == (head["id"], tail["id"], ["founded by"])
+    assert {one["value"]["text"] for one in second["result"] if one["type"] == "labels"} == {"SpaceX", "Elon"}
+    assert [one["result"] for one in empty] == [[], []]
 
 
 def posts(document: Any) -> Iterator[tuple[str, Any, Any]]:

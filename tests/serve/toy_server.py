@@ -8,13 +8,12 @@ from threading import Thread
 from typing import Any
 
 import requests
-import uvicorn
 from toy_words import BORN, CAPITAL, FOUNDED, Words
 
 from erda.app.extractor import Extractor
 from erda.serve.application import ServerSettings, build_application
-from erda.serve.launch import bound_socket, server_config
-from erda.serve.limits import Limits
+from erda.serve.launch import bound_socket, web_server
+from erda.serve.service import ServerLimits
 
 QUESTION = "[[SpaceX]] was founded by {{Elon}} ."
 
@@ -25,6 +24,7 @@ class Served:
 
     url: str
     app: Any
+    server: Any
     http: requests.Session = field(default_factory=requests.Session)
 
     def call(self, method: str, path: str, body: Any = None, **more: Any) -> requests.Response:
@@ -57,16 +57,15 @@ def toy_store(folder: Path) -> Extractor:
 
 @contextmanager
 def serving(
-    extractor: Extractor, *, token: str | None = None, limits: Limits | None = None, write: Any = None
+    extractor: Extractor, *, token: str | None = None, limits: ServerLimits | None = None, write: Any = None
 ) -> Iterator[Served]:
-    limits = limits or Limits()
-    settings = ServerSettings(extractor.folder, token=token, limits=limits)
+    settings = ServerSettings(extractor.folder, token=token, limits=limits or ServerLimits())
     app = build_application(settings, extractor, write=write)
     listening = bound_socket("127.0.0.1", 0)
-    server = uvicorn.Server(server_config(lambda: app, limits))
+    server = web_server(app)
     thread = Thread(target=server.run, args=([listening],))
     thread.start()
-    served = Served(f"http://127.0.0.1:{listening.getsockname()[1]}", app)
+    served = Served(f"http://127.0.0.1:{listening.getsockname()[1]}", app, server)
     try:
         yield served
     finally:

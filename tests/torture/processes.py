@@ -67,6 +67,7 @@ def warm_up() -> None:
     others += ("pyarrow.pandas_compat", "sklearn.neighbors")
     for name in (*others, *(f"transformers.models.{model}" for model in models)):
         importlib.import_module(name)
+    importlib.import_module("erda.app.answer_files").BATCH = 64  # type: ignore[attr-defined]  # few rows, many batches
 
 
 def freeze() -> None:

@@ -1,209 +1,345 @@
-"""Write the answers of a file piece by piece: memory stays constant, and a kill costs one piece.
+"""Answer a file of sentences or texts, batch by batch, and write the answers: memory stays constant.
 
-    OUT.partial/job.json     the files that are read, the version that answers, the options
-    OUT.partial/rows.jsonl   the rows so far; after each piece `[n_read, sha256]`: how much of the file it covers, and
-                             a digest of the job and of all rows up to here
+JSONL has all fields; CSV and Parquet have fixed columns, then those of the input. A pair with several relations is one
+line of JSONL and one row of a table per relation. The fields of an input row are an object `input` in JSONL and columns
+`input_NAME` in tables, where a value other than text is written as JSON.
 
-The same command resumes after the last valid piece, so the result equals that of an uninterrupted run, byte for byte.
-If a file or the extractor has changed, it starts from the beginning. OUT is written at the end, in one step.
+The rows are collected in an unnamed file, and OUT is written at the end, in one step. Ctrl-C writes the rows so far; a
+kill leaves nothing, or one temporary file that the next start removes.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from importlib.util import find_spec
+from itertools import chain, islice
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
-from erda.app.answer_tables import COLUMNS, PlainRow, rows_for, writer_for
-from erda.data.dataset import Stamps
-from erda.errors import DataError
-from erda.files import SEAL, read_sealed, remove_own, remove_unfinished, sealed, write_json
-from erda.outputs import (
-    append_lines,
-    refuse_existing,
-    refuse_overwriting_input,
-    remove_left_work,
-    remove_work,
-    work_folder,
-)
-from erda.text.reading import Faults
+from erda.answers import Pairs
+from erda.app.entities import MOST_PAIRS, PairQuestions
+from erda.app.inputs import MOST_CHARACTERS, example_of
+from erda.app.texts import TextLine, TextRow, Unread, in_place, read_texts
+from erda.app.version import TOP, Version
+from erda.data.formats.annotation_tools import brat_files
+from erda.data.formats.csv_examples import CSV_END, csv_line
+from erda.data.formats.row_collector import Rejected, RowReader, SourceRow
+from erda.data.own_data import own_format, row_reader
+from erda.errors import DataError, SettingsError, WriteError, counted
+from erda.files import cannot_write, whole_file, write_lines
+from erda.outputs import check_output, refuse_existing
+from erda.text.names import NameTagger
+from erda.text.reading import Faults, opened
+from erda.types import Example
 
-JOB, ROWS = "job.json", "rows.jsonl"
+BATCH = 1024  # questions or lines that are answered together
+COLUMNS = ("id", "line", "text", "head", "tail", "relation", "confidence", "error")
+PLACES = ("head_start", "head_end", "tail_start", "tail_end")
+MENTIONS = ("head_resolved", "tail_resolved", "head_type", "tail_type")  # the name a pronoun stands for; its type
+TEXT_COLUMNS = (*COLUMNS[:5], *PLACES, *MENTIONS, *COLUMNS[5:])  # of answers about plain text
+INPUT = "input"
+_GROUP = 1 << 16  # rows per row group of a Parquet file
+PlainRow = dict[str, Any]
+Writer = Callable[[Path, Iterable[PlainRow], Sequence[str]], None]  # the last are the columns of a table
+Ask = Callable[[TextRow], PairQuestions]
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerJob:
-    """`job.json`: the files that are read, the version that answers, the options."""
-
-    files: Stamps
-    version: dict[str, Any]
-    asked: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Rows that are written together, the number of input rows or lines read so far, and the current line."""
+class AnswerBatch:
+    """Rows of output, and the line of the input that they reach."""
 
     rows: list[PlainRow]
-    n_read: int
     line: int
     n_entities: int = 0  # found in plain text
     taggers: frozenset[str] = frozenset()  # that found them
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """A file to answer and all files read; `pieces(n_read)` yields the answers after the first `n_read` rows."""
+class FileQuestions:
+    """A file to answer, all files that are read, and the answers."""
 
     path: Path
     inputs: tuple[Path, ...]
-    job: AnswerJob
-    pieces: Callable[[int], Iterator[Piece]]
+    batches: Callable[[], Iterator[AnswerBatch]]
     columns: tuple[str, ...] = COLUMNS  # of CSV and Parquet
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """The number of rows, those found from an earlier run, and the rows that carry an `error`.
+@dataclass(slots=True)
+class AnswerCounts:
+    """The number of rows, and the rows that carry an `error`.
 
-    `n_entities` counts the entities of plain text that this run read, and `taggers` found them (`Extraction.tagger`).
+    `n_entities` counts the entities of plain text, and `taggers` found them (`Extraction.tagger`).
     """
 
-    n_rows: int
-    n_found: int
     faults: Faults
+    n_rows: int = 0
     n_entities: int = 0
-    taggers: frozenset[str] = frozenset()
+    taggers: set[str] = field(default_factory=set)
+    is_stopped: bool = False  # by Ctrl-C
+
+    def add(self, batch: AnswerBatch, rows: Iterable[PlainRow]) -> None:
+        """Count a batch, as the `rows` of the output."""
+        self.n_entities += batch.n_entities
+        self.taggers |= batch.taggers
+        for row in rows:
+            self.n_rows += 1
+            if row.get("error"):
+                self.faults.add(row["line"], row["error"])
 
 
-def show_answers(asking: Asking, show: Callable[[PlainRow], object]) -> Answered:
+def show_answers(questions: FileQuestions, show: Callable[[PlainRow], object]) -> AnswerCounts:
     """Show every row."""
-    n_rows, n_entities, taggers, faults = 0, 0, set[str](), Faults(asking.path)
-    for piece in asking.pieces(0):
-        n_entities += piece.n_entities
-        taggers |= piece.taggers
-        for row in piece.rows:
+    counts = AnswerCounts(Faults(questions.path))
+    for batch in questions.batches():
+        counts.add(batch, batch.rows)
+        for row in batch.rows:
             show(row)
-            n_rows += _counted(row, faults)
-    return Answered(n_rows, 0, faults, n_entities, frozenset(taggers))
+    return counts
 
 
 def write_answers(
-    asking: Asking,
+    questions: FileQuestions,
     out: Path,
     *,
     inputs: Iterable[Path | int] = (),
     overwrite: bool = False,
     tick: Callable[[int], object] = lambda line: None,
-) -> Answered:
+) -> AnswerCounts:
     """Write every row to `out` as JSONL, CSV or Parquet, depending on its ending. `tick` receives the current line.
 
-    `inputs` are further files that were read; none of them can be `out`. An existing `out` needs `overwrite`, except
-    when an interrupted run of the same job is resumed.
+    `inputs` are further files that were read; none of them can be `out`. An existing `out` needs `overwrite`. Ctrl-C
+    ends the answers: the rows so far are written.
     """
-    write = writer_for(out)
-    refuse_overwriting_input(out, *asking.inputs, *inputs)
-    folder = out.with_name(f"{out.name}.partial")
-    is_own, may_replace = (JOB, ROWS).__contains__, overwrite or _is_job(folder / JOB, asking.job)
-    if out.exists() and not may_replace:
-        remove_left_work(folder, is_own)  # of a command that was killed after its last step
-    refuse_existing(out, overwrite=may_replace)
-    with work_folder(folder, purpose="answers", busy=f"another command is writing {out}"):
-        remove_unfinished(out.parent, of=out.name)
-        remove_left_work(folder, is_own)
-        rows, faults = folder / ROWS, Faults(asking.path)
-        found = _begin(folder / JOB, asking.job, rows)
-        digest, n_entities, taggers = found.digest, 0, set[str]()
-        for piece in asking.pieces(found.n_read):
-            digest = _append(rows, piece, digest)
-            n_entities += piece.n_entities
-            taggers |= piece.taggers
-            tick(piece.line)
-        each = rows_for(out, lambda: _rows(rows))
-        write(out, each, asking.columns)
-        n_rows = sum(_counted(row, faults) for row in each())
-        remove_work(folder, is_own)
-    return Answered(n_rows, found.n_rows, faults, n_entities, frozenset(taggers))
+    write, is_table = writer_for(out), not out.name.endswith((".jsonl", ".jsonl.gz"))
+    check_output(out, *questions.inputs, *inputs, overwrite=overwrite)
+    counts, columns = AnswerCounts(Faults(questions.path)), dict.fromkeys(questions.columns)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=out.parent) as file:
+            try:
+                for batch in questions.batches():
+                    rows = [one for row in batch.rows for one in by_relation(row)] if is_table else batch.rows
+                    file.writelines(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)
+                    counts.add(batch, rows)
+                    columns |= {f"{INPUT}_{name}": None for row in rows for name in row.get(INPUT, ())}
+                    tick(batch.line)
+            except KeyboardInterrupt:  # it can cut the last rows short
+                counts.is_stopped = True
+            if counts.n_rows or not counts.is_stopped:
+                refuse_existing(out, overwrite=overwrite)  # another command may have written it meanwhile
+                file.seek(0)
+                write(out, map(json.loads, islice(file, counts.n_rows)), tuple(columns))
+    except OSError as error:
+        raise WriteError(cannot_write(out, error)) from error
+    return counts
 
 
-def _counted(row: PlainRow, faults: Faults) -> int:
-    if row.get("error"):
-        faults.add(row["line"], row["error"])
-    return 1
+# -- output ------------------------------------------------------------------------------------------------------------
+
+
+def writer_for(out: Path) -> Writer:
+    """Select the writer by the ending of the file name."""
+    for ending, writer in WRITERS.items():
+        if out.name.endswith(ending):
+            if writer is _write_parquet and find_spec("pyarrow") is None:
+                raise SettingsError(
+                    f"--out {out}: Parquet needs pyarrow: pip install pyarrow. Or write .csv or .jsonl."
+                )
+            return writer
+    raise SettingsError(f"--out {out}: expected a name that ends in {', '.join(WRITERS)}.")
+
+
+def by_relation(row: PlainRow) -> Iterator[PlainRow]:
+    """Yield a row for each relation that holds, with its confidence; the row itself if there are not several."""
+    if "relations" not in row:
+        yield row
+        return
+    confidences = {one["relation"]: one["confidence"] for one in row["ranked"]}
+    for relation in row["relations"]:
+        yield row | {"relation": relation, "confidence": confidences[relation]}
+
+
+def _write_jsonl(out: Path, rows: Iterable[PlainRow], columns: Sequence[str]) -> None:
+    write_lines(out, (json.dumps(row, ensure_ascii=False) for row in rows))
+
+
+def _write_csv(out: Path, rows: Iterable[PlainRow], columns: Sequence[str]) -> None:
+    flat = map(_flat, rows)
+    cells = (tuple("" if row.get(name) is None else row[name] for name in columns) for row in flat)
+    write_lines(out, map(csv_line, chain([tuple(columns)], cells)), end=CSV_END)
+
+
+def _flat(row: PlainRow) -> PlainRow:
+    """A row with the fields of the input as columns."""
+    return row | {
+        f"{INPUT}_{name}": one if one is None or isinstance(one, str) else json.dumps(one, ensure_ascii=False)
+        for name, one in row.get(INPUT, {}).items()
+    }
+
+
+def _write_parquet(out: Path, rows: Iterable[PlainRow], columns: Sequence[str]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kinds = {**dict.fromkeys(("line", *PLACES), pa.int64()), "confidence": pa.float64()}
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in columns])
+    rest = map(_flat, rows)
+    with whole_file(out) as temporary, pq.ParquetWriter(temporary, schema) as file:
+        while group := list(islice(rest, _GROUP)):
+            file.write_table(pa.Table.from_pylist(group, schema=schema))
+
+
+WRITERS: dict[str, Writer] = {
+    ".jsonl": _write_jsonl,
+    ".jsonl.gz": _write_jsonl,
+    ".csv": _write_csv,
+    ".csv.gz": _write_csv,
+    ".parquet": _write_parquet,
+}
+
+
+# -- questions ---------------------------------------------------------------------------------------------------------
+
+
+def ask_rows(
+    version: Version,
+    path: Path,
+    *,
+    format: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    top: int = TOP,
+    min_confidence: float | None = None,
+) -> FileQuestions:
+    """Answer every row of a file in any of a user's own formats; `columns` as in `read_examples`."""
+    format = own_format(path, format, columns)
+    files = (path, *(brat_files(path) if format == "brat" else ()))
+    reader = row_reader(format, columns)
+    return FileQuestions(path, files, partial(_answer_rows, version, path, reader, top=top, least=min_confidence))
+
+
+def ask_text(
+    version: Version,
+    path: Path,
+    names: Mapping[str, str | None] | None = None,
+    *,
+    pairs: Pairs = "likelier",
+    pronouns: bool = True,
+    min_confidence: float | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> FileQuestions:
+    """Extract relations from a text, line by line; without `names`, entities are found as in `Version.extract`.
+
+    Files whose names end in .jsonl hold objects (`TextRow`), those in .csv a column `text`, or that of `columns`.
+    """
+    tagger = NameTagger(names) if names else None
+
+    def ask(row: TextRow) -> PairQuestions:
+        marks = row.marks()
+        return version.questions(row.text, tagger if marks is None else marks, pronouns=pronouns)
+
+    def answers() -> Iterator[AnswerBatch]:
+        asked, size = list[LineQuestions](), 0
+        for line in read_texts(path, columns=columns):
+            asked.append(_questions_of(line, ask))
+            size += 1 + (len(questions.examples) if (questions := asked[-1].questions) else 0)
+            if size >= BATCH:
+                yield _answer_lines(version, asked, pairs, min_confidence)
+                asked, size = [], 0
+        if asked:
+            yield _answer_lines(version, asked, pairs, min_confidence)
+
+    return FileQuestions(path, (path,), answers, TEXT_COLUMNS)
+
+
+def _answer_rows(
+    version: Version, path: Path, rows_of: RowReader, *, top: int, least: float | None
+) -> Iterator[AnswerBatch]:
+    rest = in_place(path, partial(rows_of, path))
+    while batch := [
+        (*_read(row), _given({} if isinstance(row, Unread) else row.columns())) for row in islice(rest, BATCH)
+    ]:
+        asked = [one for _, one, _ in batch if isinstance(one, Example)]
+        answers = iter(version.predict(asked, top=top, min_confidence=least))
+        rows: list[PlainRow] = [
+            {"id": one.id, **asdict(one), **given}
+            if isinstance(one, Unread)
+            else {"id": one.id, "line": line, **next(answers).to_json(), **given}
+            for line, one, given in batch
+        ]
+        yield AnswerBatch(rows, batch[-1][0])
+
+
+def _given(columns: Mapping[str, Any]) -> PlainRow:
+    """The fields of the input row, for the output; none if they are so long that they would fill the disk."""
+    return {INPUT: columns} if columns and len(json.dumps(columns)) <= MOST_CHARACTERS else {}
+
+
+def _read(row: SourceRow | Unread) -> tuple[int, Example | Unread]:
+    if isinstance(row, Unread):
+        return row.line, row
+    try:
+        example = row.read()
+        if isinstance(example, Rejected):
+            example = example.example
+        if not isinstance(example, str):
+            return row.line, example_of(example)
+        fault = example
+    except DataError as error:
+        fault = str(error)
+    return row.line, Unread(row.line, f"{row.where}{fault}", row.id())
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """The valid pieces of an earlier run: the amount of input they cover, their rows and their digest."""
+class LineQuestions:
+    """A line of text and its questions; without, it has an `error`."""
 
-    n_read: int
-    n_rows: int
-    digest: str
-
-
-def _begin(place: Path, job: AnswerJob, rows: Path) -> _Found:
-    """Find the valid pieces of an earlier run of the same job; remove the rows of another job."""
-    start = _Found(0, 0, sealed(job)[SEAL])
-    if _is_job(place, job):
-        return _valid_pieces(rows, start)
-    remove_own(rows)
-    write_json(place, sealed(job))
-    return start
+    line: TextLine
+    questions: PairQuestions | None
+    error: str = ""
 
 
-def _is_job(place: Path, job: AnswerJob) -> bool:
-    """Whether an interrupted run of the same job left its description here."""
-    with suppress(DataError):
-        return read_sealed(place, AnswerJob) == job
-    return False
-
-
-def _valid_pieces(path: Path, found: _Found) -> _Found:
-    """Read pieces while their digests are valid, and truncate the rest."""
-    if not path.exists():
-        return found
-    content, n_rows, at, end = list[bytes](), found.n_rows, 0, 0
-    with path.open("rb+") as file:
-        for line in file:
-            at += len(line)
-            if not line.startswith(b"["):  # a row is an object
-                content.append(line)
-                n_rows += 1
-                continue
-            n_read = int(number) if (number := line[1:20].partition(b",")[0]).isdigit() else 0
-            digest = _digest(found.digest, content, n_read)
-            if line != _end_of_piece(n_read, digest):
-                break
-            found, content, end = _Found(n_read, n_rows, digest), [], at
-        file.truncate(end)
-    return found
-
-
-def _append(path: Path, piece: Piece, before: str) -> str:
-    """Append a piece and sync it to disk; return the digest of all rows so far."""
-    content = [json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in piece.rows]
-    digest = _digest(before, content, piece.n_read)
-    append_lines(path, b"".join((*content, _end_of_piece(piece.n_read, digest))))
-    return digest
-
-
-def _digest(before: str, content: Iterable[bytes], n_read: int) -> str:
-    return hashlib.sha256(b"".join((before.encode(), *content, str(n_read).encode()))).hexdigest()
-
-
-def _end_of_piece(n_read: int, digest: str) -> bytes:
-    return json.dumps([n_read, digest]).encode() + b"\n"
-
-
-def _rows(path: Path) -> Iterator[PlainRow]:
+def _questions_of(line: TextLine, ask: Ask) -> LineQuestions:
+    if line.error:
+        return LineQuestions(line, None, line.error)
     try:
-        with path.open(encoding="utf-8") as file:
-            yield from (row for row in map(json.loads, file) if isinstance(row, dict))
-    except FileNotFoundError:  # there are no rows
-        return
-    except ValueError:
-        raise DataError(f"{path}: is damaged. Delete {path.parent} and run the same command again.") from None
+        return LineQuestions(line, ask(line.row))
+    except DataError as fault:
+        return LineQuestions(line, None, str(fault))
+
+
+def _answer_lines(version: Version, asked: list[LineQuestions], pairs: Pairs, least: float | None) -> AnswerBatch:
+    texts = [own.questions for own in asked if own.questions]
+    extractions = iter(version.answer_texts(texts, top=1, min_confidence=least))
+    rows, n_entities, taggers = list[PlainRow](), 0, set[str]()
+    for own in asked:
+        row = own.line.row
+        place: PlainRow = {"id": row.id, "line": own.line.line}
+        given = _given(own.line.columns)
+        if own.questions is None:
+            rows.append({**place, "error": own.error, **given})
+            continue
+        text = row.text if len(row.text) <= MOST_CHARACTERS else None  # else a long line fills the disk
+        found = next(extractions)
+        for one in found.kept(pairs):
+            answer = one.to_json()
+            sentence = {"text": text, "sentence": answer["text"]}
+            rows.append({**place, "entities": found.tagger, **answer, **sentence, **given})
+        n_entities += found.n_entities
+        taggers.add(found.tagger)
+        if found.n_left_out:
+            n_pairs = counted(found.n_left_out, "pair")
+            error = f"{n_pairs} of entities left out: a line may have at most {MOST_PAIRS:,}; split it."
+            rows.append({**place, "error": error, **given})
+    return AnswerBatch(rows, asked[-1].line.line, n_entities, frozenset(taggers))
+
+
+def count_lines(path: Path) -> int:
+    """Count the lines of a file after decompression; a folder has 0."""
+    if path.is_dir():
+        return 0
+    with opened(path) as file:
+        return sum(piece.count(b"\n") for piece in iter(partial(file.read, 1 << 20), b"")) + 1

@@ -9,24 +9,30 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import chain, count
+from itertools import count
 from math import log, sqrt
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from erda.app.answers import Progress, Suggestion
-from erda.app.inputs import check_text
-from erda.app.review_journal import pair_key, shown_keys, vectors_path
-from erda.app.texts import TextRow, read_texts
-from erda.app.version import NO_ENTITY, PairQuestions, Version
+from erda.answers import Progress, Suggestion
+from erda.app.entities import NO_ENTITY, PairQuestions
+from erda.app.review_journal import shown_keys, vectors_path
+from erda.app.state import pair_key, taught_keys
+from erda.app.texts import TextRow, text_rows
+from erda.app.version import Version
 from erda.encoders.contract import Encoder
 from erda.errors import DataError, ErdaError
-from erda.files import read_arrays, remove_unfinished, user_path, write_arrays
+from erda.files import (
+    read_arrays,
+    remove_unfinished,
+    user_path,
+    write_arrays,
+)
 from erda.types import Example
 
 TAGGED_AT_ONCE = 2_000  # texts whose entities are found before the first pair is shown: ten to twenty seconds
@@ -49,20 +55,13 @@ class Candidate:
     key: str
 
 
-def held_keys(version: Version) -> frozenset[str]:
-    """The keys of all examples, counterexamples and unrelated sentences of a version."""
-    known = version.state.known
-    lessons = chain(*(one.lessons for one in known), *(one.counterexamples for one in known), version.state.unrelated)
-    return frozenset(pair_key(one.example) for one in lessons)
-
-
 class VectorFile:
     """Vectors by the key of a pair, in memory and in a file; a missing or damaged file is ignored."""
 
     def __init__(self, path: Path | None) -> None:
         self._path, self.vectors, self._n_written = path, dict[str, np.ndarray](), 0
         if path is not None:
-            remove_unfinished(path.parent, of=path.name)  # a process that is writing it does without the file
+            remove_unfinished(path.parent, of=path.name)  # of a killed process
         if path is not None and path.is_file():
             with suppress(ErdaError, KeyError, ValueError):
                 found = read_arrays(path)
@@ -165,7 +164,8 @@ class CandidatePool:
                 yield version.questions(row.text, row.marks(), pronouns=self._pronouns)
 
     def _embed_more(self, version: Version, relation: str | None, progress: Progress | None) -> None:
-        self._waiting = by_shared_words(self._waiting, _taught(version, relation))
+        words = [{token.lower() for token in one.examples[0].tokens} for one in self._waiting]
+        self._waiting = [self._waiting[place] for place in _order(words, _taught(version, relation))]
         n_pairs, n_sentences = 0, 0
         while n_pairs < AT_ONCE and n_sentences < len(self._waiting):
             n_pairs += len(self._waiting[n_sentences].examples)
@@ -190,7 +190,7 @@ class CandidatePool:
 
     def _candidates(self, version: Version, relation: str | None, without: Collection[str]) -> list[Candidate]:
         holds = {pair_key(lesson.example) for known in version.state.known for lesson in known.lessons}
-        judged = held_keys(version).union(without)
+        judged = taught_keys(version.state).union(without)
         n_relations = len(version.relations)
         best: dict[object, Candidate] = {}
         extractions = self._remembering(version).answer_texts(self._embedded, top=n_relations if relation else 1)
@@ -248,12 +248,6 @@ def _in_turn(likely: Sequence[Candidate], uncertain: Sequence[Candidate]) -> lis
     return list(chosen.values())
 
 
-def by_shared_words(sentences: Sequence[PairQuestions], taught: Sequence[Example]) -> list[PairQuestions]:
-    """Order sentences by the rare words that they share with taught examples, outside of the entities there."""
-    words = [{token.lower() for token in one.examples[0].tokens} for one in sentences]
-    return [sentences[place] for place in _order(words, taught)]
-
-
 def _order(words_of: Sequence[Set[str]], taught: Sequence[Example]) -> list[int]:
     """Places of texts by the rare words that they share with taught examples."""
     n_with = Counter(word for words in words_of for word in words)
@@ -272,25 +266,6 @@ def _context(example: Example) -> Iterator[str]:
     for place, token in enumerate(example.tokens):
         if not any(one.span.start <= place < one.span.end for one in (example.head, example.tail)):
             yield token.lower()
-
-
-def text_rows(texts: str | Path | Iterable[str | TextRow], columns: Mapping[str, str] | None = None) -> list[TextRow]:
-    """Read texts: a file (text, .jsonl, .csv), or a list of texts. A line that cannot be read raises."""
-    if not isinstance(texts, str | Path):
-        rows = [TextRow(one) if isinstance(one, str) else one for one in texts]
-        if wrong := [one for one in rows if not isinstance(one, TextRow)]:
-            raise DataError(f"texts: expected texts, got {wrong[0]!r:.80}.")
-        return rows
-    rows = []
-    for line in read_texts(Path(texts), columns=columns):
-        try:
-            if line.error:
-                raise DataError(line.error)
-            check_text(line.row.text, most=None)
-        except DataError as fault:
-            raise DataError(f"{texts}:{line.line}: {fault}") from None
-        rows.append(line.row)
-    return rows
 
 
 def suggest(
@@ -313,7 +288,7 @@ def suggest(
         return _suggest_from_corpus(version, relation, given, n)
     name, path = version.known(relation).id, vectors_path(store, version.state.stamp.setup.encoder)
     pool = CandidatePool(version, text_rows(given), pronouns=pronouns, vectors=path, progress=progress)
-    found = pool.ranked(version, name, without=shown_keys(store, held_keys(version)), progress=progress)
+    found = pool.ranked(version, name, without=shown_keys(store, taught_keys(version.state)), progress=progress)
     return [Suggestion(one.example, one.confidence) for one in found[:n]]
 
 

@@ -1,10 +1,10 @@
-"""Find the entities of a text: by offsets, by names, with spaCy, or by capital letters."""
+"""Find the entities of a text, by offsets, by names, with spaCy or by capital letters; ask about their pairs."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from threading import Lock
 
+from erda.answers import Answer, Extraction, TextPlace
 from erda.app.inputs import check_text
 from erda.data.entity_model import GET, PIPELINE, model_folder
 from erda.errors import DataError
@@ -28,11 +29,13 @@ from erda.text.spacy_tagger import (
     pipeline_tagger,
     token_tagger,
 )
-from erda.types import Entity, Span
+from erda.types import Entity, Example, Span
 
 Entities = Iterable[str | Mark] | Mapping[str, str | None] | NameTagger | None
 GIVEN, NAMES = "given", "names"  # the tagger's name where the user marked every mention, or named the entities
 INSTALL = "pip install 'erda[entities]'"
+NO_ENTITY = "No entity was found in the text."
+MOST_PAIRS = 10_000  # of a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,3 +152,20 @@ def _marked(text: str, marks: Sequence[Mark]) -> Iterator[TaggedSentence]:
             for mark in own
         )
         yield TaggedSentence(tuple(words_at(text, offsets)), entities, tuple(offsets))
+
+
+@dataclass(frozen=True, slots=True)
+class PairQuestions:
+    """The pairs of entities of a text that `extract` asks about, with their places in it."""
+
+    examples: tuple[Example, ...]
+    places: tuple[TextPlace, ...]
+    tagger: str
+    n_entities: int
+    n_left_out: int
+    hint: str = ""
+
+    def answered(self, answers: Iterable[Answer]) -> Extraction:
+        """The extraction, given an answer to each example."""
+        placed = tuple(replace(one, place=place) for one, place in zip(answers, self.places, strict=True))
+        return Extraction(placed, self.tagger, self.n_entities, self.n_left_out, self.hint)

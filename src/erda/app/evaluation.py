@@ -1,4 +1,10 @@
-"""Evaluate a version on labelled examples or annotated texts, and compare two versions."""
+"""Evaluate a version on labelled examples or annotated texts, and fit thresholds of confidences on them (`tuned`).
+
+A cell is a question, a known relation, its confidence, and whether it holds. The threshold of some cells is the one
+whose answers have the precision and the highest possible recall. One overall threshold is fitted on all cells,
+and one for each relation with at least `LEAST_ROWS` labelled questions. The expected precision and recall come from
+cross-validation: thresholds fitted on four fifths of the questions are applied to the rest.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +12,26 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from erda.app.annotated import AnnotatedText, is_annotated
-from erda.app.answers import Change, Evaluation, Progress, RelationScore, TripleEvaluation
-from erda.app.candidates import held_keys
-from erda.app.inputs import Given, find_relation, labelled_examples_of, names_of
-from erda.app.review_journal import pair_key
+import numpy as np
+
+from erda.answers import Evaluation, Progress, RelationScore, TripleEvaluation, Tuned, TunedRelation
+from erda.app.inputs import ExampleInput, find_relation, labelled_examples_of, labelled_rows_of, names_of
+from erda.app.state import Thresholds, pair_key, taught_keys
+from erda.app.texts import AnnotatedText, is_annotated, read_annotated
 from erda.app.version import Version
+from erda.data.formats import Reading
 from erda.data.own_data import read_examples
 from erda.errors import DataError
 from erda.files import user_path
-from erda.types import NO_RELATION, Example
+from erda.types import NO_RELATION, Example, pair_in_sentence
 
-Triple = tuple[str, str, str]  # head, relation, tail
+LEAST_ROWS = 20  # labelled questions of a relation that support a threshold of its own
+LEAST_ANSWERS = 10  # answers that support a precision
+FOLDS = 5
+MISSED = -1.0  # confidence of a relation between entities that share no sentence
+Labelled = str | Path | Reading | Iterable[ExampleInput] | Iterable[AnnotatedText | Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +55,7 @@ def read_labelled(
     return (*reading.examples, *(replace(one, relation=None) for one in others))
 
 
-def read_questions(source: str | Path | Iterable[Given], no_relation: Collection[str] = ()) -> Questions:
+def read_questions(source: str | Path | Iterable[ExampleInput], no_relation: Collection[str] = ()) -> Questions:
     """Read questions from a file in any known format, or from a list; questions without a relation count too."""
     no_relation = names_of(no_relation, "no_relation")
     if is_annotated(source):
@@ -68,7 +81,7 @@ def evaluate(
     given = [answer.relation for answer in answers]
     first = [answer.ranked[0].relation for answer in answers]
     pairs = Counter(zip(truth, given, strict=True))
-    asked, answered, lessons = Counter(truth), Counter(given), held_keys(version)
+    asked, answered, lessons = Counter(truth), Counter(given), taught_keys(version.state)
     known = [one == right for one, right in zip(first, truth, strict=True) if right is not None]
     return Evaluation(
         len(answers),
@@ -94,8 +107,7 @@ def evaluate_extraction(
 ) -> TripleEvaluation:
     """Compare the triples of `Extraction.found` with the annotated ones.
 
-    With `find_entities`, a tagger finds the entities; a mention stands for the annotated one that it overlaps. A
-    symmetric relation, or one with an inverse, may be found in either direction.
+    With `find_entities`, a tagger finds the entities; a mention stands for the annotated one that it overlaps.
     """
     names = {name for one in texts for _, name, _ in one.triples()}
     taught = {name: known.id for name in names if (known := find_relation(name, version.relations))}
@@ -103,9 +115,8 @@ def evaluate_extraction(
     for done, one in enumerate(texts, 1):
         entities = None if find_entities else one.row.marks()
         found = version.extract(one.text, entities, min_confidence=min_confidence).found if one.text.strip() else ()
-        truth = _once(((h, taught[r], t) for h, r, t in one.triples() if r in taught), version.inverses)
-        keyed = ((one.key_of(each, "head"), r, one.key_of(each, "tail")) for each in found for r in each.relations)
-        triples = _once(keyed, version.inverses, like=truth)
+        truth = {(h, taught[r], t) for h, r, t in one.triples() if r in taught}
+        triples = {(one.key_of(each, "head"), r, one.key_of(each, "tail")) for each in found for r in each.relations}
         asked.update(relation for _, relation, _ in truth)
         answered.update(relation for _, relation, _ in triples)
         right.update(relation for _, relation, _ in truth & triples)
@@ -119,23 +130,200 @@ def evaluate_extraction(
     )
 
 
-def _once(triples: Iterable[Triple], inverses: Mapping[str, str], like: Collection[Triple] = ()) -> set[Triple]:
-    """Drop triples that repeat another one in the other direction; keep the direction of triples in `like`."""
-    found = set[Triple]()
-    for head, relation, tail in triples:
-        other = (tail, inverses[relation], head) if relation in inverses else None
-        if other is not None and other in like:
-            found.add(other)
-        elif other not in found:
-            found.add((head, relation, tail))
-    return found
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """Labelled confidences, [n] each: the relation, whether it holds, the fold of the question."""
+
+    relations: np.ndarray  # places in the known relations
+    confidences: np.ndarray
+    holds: np.ndarray
+    folds: np.ndarray
+    n_rows: int  # questions or texts
+    n_taught: int  # left out because they were taught
+    in_text: bool  # all pairs of texts, not marked pairs
 
 
-def compare(before: Version, after: Version, questions: Questions) -> list[Change]:
-    """List the questions that two versions answer differently."""
-    answers = (version.predict(questions.examples, top=1) for version in (before, after))
-    return [
-        Change(one.example, one.relation, other.relation, truth)
-        for one, other, truth in zip(*answers, questions.truth, strict=True)
-        if one.relation != other.relation
-    ]
+def labelled_cells(
+    version: Version, labelled: Labelled, *, no_relation: Collection[str] = (), progress: Progress | None = None
+) -> Cells:
+    """Ask a version about labelled rows (a file in any known format, or a list) or about annotated texts."""
+    no_relation = names_of(no_relation, "no_relation")
+    if is_annotated(labelled):
+        return _text_cells(version, read_annotated(labelled))
+    if isinstance(labelled, str | Path):
+        labelled = read_examples(user_path(labelled), no_relation=no_relation)
+    if isinstance(labelled, Reading):
+        reading = labelled
+        rows = [*((one, True) for one in (*reading.examples, *reading.unrelated))]
+        rows += [(one, False) for one in reading.counterexamples]
+    else:
+        rows = labelled_rows_of(labelled)  # type: ignore[arg-type]  # annotated texts were read above
+    return _row_cells(version, rows, {None, NO_RELATION, *no_relation}, progress)
+
+
+def _row_cells(
+    version: Version, rows: Sequence[tuple[Example, bool]], none: Collection[str | None], progress: Progress | None
+) -> Cells:
+    state, known = version.state, version.relations
+    taught = [one.example for own in state.known for one in (*own.lessons, *own.counterexamples)]
+    taught += [one.example for one in state.unrelated]
+    seen = set(map(pair_in_sentence, taught))
+    ids = {name: find_relation(name, known) for name in {one.relation for one, _ in rows} if name is not None}
+    questions: dict[object, Example] = {}
+    holding: dict[object, set[str]] = {}
+    denied: dict[object, set[str]] = {}  # of questions of which nothing else is known
+    for example, holds in rows:
+        key = pair_in_sentence(example)
+        relation = None if example.relation in none else ids[str(example.relation)]
+        if key in seen or (not holds and relation is None):
+            continue
+        questions.setdefault(key, example)
+        if holds:
+            holding.setdefault(key, set()).update([relation.id] if relation else [])
+        elif relation:
+            denied.setdefault(key, set()).add(relation.id)
+    answers = version.predict(list(questions.values()), top=len(known), progress=progress)
+    found = _Collected(version)
+    for row, (pair, answer) in enumerate(zip(questions, answers, strict=True)):
+        confidences = {one.relation: one.confidence for one in answer.ranked}
+        if pair not in holding:  # only denials: the other relations are unknown
+            confidences = {name: one for name, one in confidences.items() if name in denied[pair]}
+        found.add(confidences, holding.get(pair, ()), row)
+    left = len({pair_in_sentence(one) for one, _ in rows} & seen)
+    return found.cells(len(questions), left, in_text=False)
+
+
+def _text_cells(version: Version, texts: Sequence[AnnotatedText]) -> Cells:
+    found = _Collected(version)
+    for number, one in enumerate(texts):
+        truth: dict[tuple[str, str], set[str]] = {}
+        for head, name, tail in one.triples():
+            if relation := find_relation(name, version.relations):
+                truth.setdefault((head, tail), set()).add(relation.id)
+        answers = version.extract(one.text, one.row.marks(), top=len(version.relations)).answers if one.entities else ()
+        asked: dict[tuple[str, str], dict[str, float]] = {}  # a triple is as likely as its likeliest mention
+        for answer in answers:
+            surest = asked.setdefault((one.key_of(answer, "head"), one.key_of(answer, "tail")), {})
+            for each in answer.ranked:
+                surest[each.relation] = max(each.confidence, surest.get(each.relation, 0.0))
+        for pair, confidences in asked.items():
+            found.add(confidences, truth.get(pair, set()), number)
+        for pair in truth.keys() - asked.keys():  # not in one sentence: missed at any threshold
+            found.add(dict.fromkeys(truth[pair], MISSED), truth[pair], number)
+    return found.cells(len(texts), 0, in_text=True)
+
+
+class _Collected:
+    """Cells while they are collected."""
+
+    def __init__(self, version: Version) -> None:
+        self.places = {one.id: place for place, one in enumerate(version.relations)}
+        self.rows: list[tuple[int, float, bool, int]] = []
+
+    def add(self, confidences: Mapping[str, float], holding: Collection[str], row: int) -> None:
+        """Add the confidences of a question by relation."""
+        self.rows += [(self.places[name], one, name in holding, row) for name, one in confidences.items()]
+
+    def cells(self, n_rows: int, n_taught: int, *, in_text: bool) -> Cells:
+        relations, confidences, holds, rows = (
+            (np.array(one) for one in zip(*self.rows, strict=True))
+            if self.rows
+            else (np.zeros(0, dtype=np.int64) for _ in range(4))
+        )
+        folds = np.random.default_rng(0).permutation(max(n_rows, 1)) % FOLDS
+        return Cells(relations, confidences, holds.astype(bool), folds[rows], n_rows, n_taught, in_text)
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Thresholds of some cells; a relation without its own one takes the overall one, which may be missing too."""
+
+    overall: float | None
+    own: Mapping[int, float]
+
+    def answers(self, cells: Cells) -> np.ndarray:
+        """Which cells are answers, [n]."""
+        overall = np.inf if self.overall is None else self.overall
+        least = np.full(int(cells.relations.max(initial=0)) + 1, overall)
+        for place, threshold in self.own.items():
+            if place < len(least):
+                least[place] = threshold
+        return np.asarray(cells.confidences >= least[cells.relations])
+
+
+def fit(cells: Cells, precision: float, chosen: np.ndarray | None = None) -> Fit:
+    """Fit the overall threshold and those of relations with enough rows, on the `chosen` cells."""
+    chosen = np.ones(len(cells.holds), dtype=bool) if chosen is None else chosen
+    own: dict[int, float] = {}
+    for place in np.unique(cells.relations[chosen & cells.holds]).tolist():
+        mine = chosen & (cells.relations == place)
+        if (cells.holds & mine).sum() >= LEAST_ROWS:
+            threshold = best_threshold(cells.confidences[mine], cells.holds[mine], precision)
+            own |= {place: threshold} if threshold is not None else {}
+    return Fit(best_threshold(cells.confidences[chosen], cells.holds[chosen], precision), own)
+
+
+def best_threshold(confidences: np.ndarray, holds: np.ndarray, precision: float) -> float | None:
+    """The highest threshold with the highest recall at a precision; None if too few answers reach it."""
+    order = np.argsort(-confidences, kind="stable")
+    sorted_, right = confidences[order], np.cumsum(holds[order])
+    counts = np.arange(1, len(order) + 1)
+    is_last = np.append(sorted_[1:] != sorted_[:-1], True)  # equal confidences are answered together
+    enough = np.flatnonzero(is_last & (counts >= LEAST_ANSWERS) & (right >= precision * counts) & (sorted_ >= 0))
+    if not len(enough):
+        return None
+    at = int(enough[np.argmax(right[enough])])
+    below = max(float(sorted_[at + 1]), 0.0) if at + 1 < len(sorted_) else 0.0
+    return (float(sorted_[at]) + below) / 2
+
+
+def best_precision(cells: Cells) -> RelationScore:
+    """The highest precision of at least `LEAST_ANSWERS` answers."""
+    order = np.argsort(-cells.confidences, kind="stable")
+    right, counts = np.cumsum(cells.holds[order]), np.arange(1, len(order) + 1)
+    at = LEAST_ANSWERS - 1 + int(np.argmax((right / counts)[LEAST_ANSWERS - 1 :]))
+    return RelationScore(int(cells.holds.sum()), int(right[at]), int(counts[at]))
+
+
+def tuned(version: Version, cells: Cells, precision: float) -> tuple[Thresholds, Tuned]:
+    """Fit thresholds and estimate what they do; raise if the precision cannot be reached."""
+    _refuse_unfit(cells, precision)
+    found = fit(cells, precision)
+    if found.overall is None:
+        best = best_precision(cells)
+        raise DataError(
+            f"No threshold reaches a precision of {precision:g}: the highest is {best.precision:.2f} at a recall of "
+            f"{best.recall:.2f}. Nothing was changed. Judge more sentences (judge, erda teach --not), or ask for a "
+            "lower precision."
+        )
+    answered = np.zeros(len(cells.holds), dtype=bool)
+    for fold in range(FOLDS):
+        test = cells.folds == fold
+        answered |= test & fit(cells, precision, ~test).answers(cells)
+
+    def expected(mine: np.ndarray) -> RelationScore:
+        right = (answered & cells.holds & mine).sum()
+        return RelationScore(int((cells.holds & mine).sum()), int(right), int((answered & mine).sum()))
+
+    ids = [one.id for one in version.relations]
+    own = {ids[place]: threshold for place, threshold in found.own.items()}
+    relations = {
+        name: TunedRelation(own.get(name, found.overall), name in own, expected(cells.relations == place))
+        for place, name in enumerate(ids)
+    }
+    thresholds = Thresholds(found.overall, own, precision, version.number, cells.in_text)
+    everything = expected(np.ones(len(cells.holds), dtype=bool))
+    return thresholds, Tuned(
+        version.number, precision, cells.n_rows, found.overall, everything, relations, cells.in_text, cells.n_taught
+    )
+
+
+def _refuse_unfit(cells: Cells, precision: float) -> None:
+    if not 0 < precision < 1:
+        raise DataError(f"precision: must be between 0 and 1, got {precision:g}.")
+    n = int(cells.holds.sum())
+    taught = f" ({cells.n_taught} rows were taught and do not count)" if cells.n_taught else ""
+    if n < LEAST_ROWS:
+        raise DataError(f"Thresholds need at least {LEAST_ROWS} labelled rows of known relations, got {n}{taught}.")
+    if cells.holds.all():
+        raise DataError("Every relation holds in every row; give rows of other relations, or of no_relation.")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import html
 import re
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,14 @@ from erda.app.calibration import LEAST_KNOWN
 from erda.app.version import Version
 from erda.encoders import TransformerSettings
 from erda.encoders.onnx_encoder import OnnxEncoder, PackedEncoder
-from erda.errors import DataError, ErdaError, ModelError, SettingsError, WriteError, printable, require
+from erda.errors import DataError, ModelError, SettingsError, WriteError, printable, require
 from erda.fields import checked_settings
 from erda.files import (
     cannot_write,
+    is_unfinished,
     read_bytes,
     remove_own,
+    temporary_name,
     user_path,
     write_arrays,
     write_bytes,
@@ -33,7 +34,6 @@ from erda.files import (
 )
 from erda.methods.base import Method
 from erda.methods.posterior import Posterior
-from erda.outputs import remove_left_work, remove_work, work_folder
 from erda.text.descriptions import meaning_of, patterns_of
 from erda.types import Relation
 
@@ -96,40 +96,30 @@ def export(version: Version, folder: str | Path, *, engine: str | None = None) -
     folder = user_path(folder)
     if not folder.name:
         raise DataError(f"{folder} cannot be written in one step; name a new folder in it.")
-    work = folder.with_name(f".{folder.name}.part")
-    busy = f"another command is writing {folder}"
+    for path in folder.parent.glob(".*.tmp"):  # of an export that was killed
+        if is_unfinished(path.name, of=folder.name):
+            remove_own(path, FILES.__contains__)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        remove_left_work(work, _is_own)  # of an export that was killed after its last step
-        if work.exists():
-            with suppress(ErdaError), work_folder(work, purpose="export", busy=busy):
-                remove_work(work, _is_own)
         raise DataError(f"{folder} exists and is not empty; name another folder.")
     method, head = version.fitted
-    if not isinstance(method, Posterior) or method.trains:
+    if type(method) is not Posterior:  # subclasses score in other ways
         raise ModelError(f"Method '{method.name}' cannot be exported, only '{Posterior.name}' can.")
     arrays = {**method.fitted.arrays(), **(head.arrays() if head else {})}
     packed = _packed(method, engine)
-    with work_folder(work, purpose="export", busy=busy):
-        remove_left_work(work, _is_own)
-        part = work / "export"
-        try:
-            remove_own(part, FILES.__contains__)
-            packed.write(part)
-            write_arrays(part / SCORES, arrays, compress=False)
-            write_json(part / RELATIONS, _about(version, part))
-            for name, source in _code().items():
-                write_bytes(part / name, source)
-            write_bytes(part / "README.md", _readme(version, packed).encode())
-            part.replace(folder)
-        except OSError as fault:
-            raise WriteError(cannot_write(folder, fault)) from fault
-        finally:
-            remove_work(work, _is_own)
+    part = temporary_name(folder)
+    try:
+        packed.write(part)
+        write_arrays(part / SCORES, arrays, compress=False)
+        write_json(part / RELATIONS, _about(version, part))
+        for name, source in _code().items():
+            write_bytes(part / name, source)
+        write_bytes(part / "README.md", _readme(version, packed).encode())
+        part.replace(folder)
+    except OSError as fault:
+        raise WriteError(cannot_write(folder, fault)) from fault
+    finally:
+        remove_own(part, FILES.__contains__)
     return folder
-
-
-def _is_own(name: str) -> bool:
-    return name.removeprefix("export/") in FILES
 
 
 def _packed(method: Method, engine: str | None) -> PackedEncoder:
@@ -167,7 +157,6 @@ def _code() -> dict[str, bytes]:
 
 
 def _about(version: Version, folder: Path) -> dict[str, Any]:
-    names = [one.id for one in version.method.relations]
     return {
         "version": VERSION,
         "erda": __version__,
@@ -178,7 +167,6 @@ def _about(version: Version, folder: Path) -> dict[str, Any]:
         "relations": [
             {"id": one.id, "name": one.name, "description": one.description} for one in version.method.relations
         ],
-        "inverses": [[names.index(one), names.index(other)] for one, other in version.inverses.items()],
         "sha256": {SCORES: hashlib.sha256(read_bytes(folder / SCORES)).hexdigest()},
     }
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import EllipsisType
 from typing import Any, overload
 
-from erda.app.annotated import AnnotatedText, read_annotated
-from erda.app.answers import (
+from erda.answers import (
     Answer,
-    Change,
     Evaluation,
     Explanation,
     Extraction,
@@ -18,35 +17,45 @@ from erda.app.answers import (
     Suggestion,
     Taught,
     TripleEvaluation,
+    Tuned,
 )
-from erda.app.corrections import Corrections, reads_names
 from erda.app.entities import Entities
-from erda.app.evaluation import compare, evaluate, evaluate_extraction, read_questions
-from erda.app.inputs import Given, check_bool, example_of, refuse_lookalikes, refuse_sentence
-from erda.app.lesson_changes import added
-from erda.app.lessons import Judgement, Lesson, Teachable, Wanted, judged, listed, wanted
+from erda.app.evaluation import Labelled, evaluate, evaluate_extraction, labelled_cells, read_questions, tuned
+from erda.app.inputs import ExampleInput, check_bool, example_of, refuse_sentence, types_of
 from erda.app.review_journal import purge_reviews
-from erda.app.setup import Asked
-from erda.app.state import NOTHING, TAUGHT_BY_0_1, VersionInfo, now
-from erda.app.store import Store
-from erda.app.store_edits import undo
+from erda.app.state import NOTHING, Judgement, Lesson, VersionInfo, now
+from erda.app.store import Store, forget, undo
+from erda.app.teach import (
+    Teachable,
+    Teaching,
+    added,
+    combined,
+    declared,
+    judged,
+    listed,
+    read_teaching,
+    redescribed,
+    renamed,
+    taken_back,
+)
+from erda.app.texts import AnnotatedText, read_annotated
 from erda.app.version import NOTHING_TAUGHT, TOP, Version
-from erda.app.version_log import VersionLog
+from erda.app.version_log import SetupRequest, VersionLog
 from erda.encoders.contract import Encoder
 from erda.errors import DataError
 from erda.files import remove_left_lock, user_path
 from erda.methods import find_method
-from erda.types import NO_RELATION, Relation, Task
+from erda.types import NO_RELATION, Example, Relation, Task
 
 
-class Extractor(Corrections):
+class Extractor:
     """A relation extractor that learns from a few sentences per relation. Every change is a version on disk.
 
     `Extractor.open(folder)` opens or creates an extractor. Its current `version` is immutable; teaching replaces it.
     Threads can share an extractor. Among several processes, one teaches at a time.
     """
 
-    def __init__(self, folder: Path, asked: Asked) -> None:
+    def __init__(self, folder: Path, asked: SetupRequest) -> None:
         self._log = VersionLog(folder, asked)
 
     @classmethod
@@ -73,7 +82,7 @@ class Extractor(Corrections):
             raise DataError(f"No folder can be called {str(folder)!r}.")
         if method is not None:
             method = find_method(method).name
-        asked = Asked(method, method_settings or {}, encoder, encoder_settings or {}, device)
+        asked = SetupRequest(method, method_settings or {}, encoder, encoder_settings or {}, device)
         extractor = cls(user_path(folder), asked)
         store = extractor._log.store
         if version is not None:
@@ -119,12 +128,17 @@ class Extractor(Corrections):
 
     @overload
     def predict(  # type: ignore[overload-overlap]  # a str is also an iterable of str
-        self, given: Given, *, top: int = TOP, min_confidence: float | None = None, progress: Progress | None = None
+        self,
+        given: ExampleInput,
+        *,
+        top: int = TOP,
+        min_confidence: float | None = None,
+        progress: Progress | None = None,
     ) -> Answer: ...
     @overload
     def predict(
         self,
-        given: Iterable[Given],
+        given: Iterable[ExampleInput],
         *,
         top: int = TOP,
         min_confidence: float | None = None,
@@ -132,7 +146,7 @@ class Extractor(Corrections):
     ) -> list[Answer]: ...
     def predict(
         self,
-        given: Given | Iterable[Given],
+        given: ExampleInput | Iterable[ExampleInput],
         *,
         top: int = TOP,
         min_confidence: float | None = None,
@@ -142,7 +156,10 @@ class Extractor(Corrections):
 
         `min_confidence` replaces the default threshold and those of `tune`.
         """
-        return self.version.predict(given, top=top, min_confidence=min_confidence, progress=progress)
+        options: dict[str, Any] = {"top": top, "min_confidence": min_confidence, "progress": progress}
+        if isinstance(given, str | Example | Mapping):
+            return self.version.predict([given], **options)[0]
+        return self.version.predict(given, **options)
 
     def extract(
         self,
@@ -156,13 +173,13 @@ class Extractor(Corrections):
         """Predict the relations between all entities of a text that share a sentence (`Version.extract`)."""
         return self.version.extract(text, entities, top=top, min_confidence=min_confidence, pronouns=pronouns)
 
-    def explain(self, given: Given) -> Explanation:
+    def explain(self, given: ExampleInput) -> Explanation:
         """Explain an answer by similar examples and influential words (`Version.explain`)."""
         return self.version.explain(given)
 
     def evaluate(
         self,
-        questions: str | Path | Iterable[Given],
+        questions: str | Path | Iterable[ExampleInput],
         *,
         no_relation: Collection[str] = (),
         min_confidence: float | None = None,
@@ -183,7 +200,7 @@ class Extractor(Corrections):
         min_confidence: float | None = None,
         progress: Progress | None = None,
     ) -> TripleEvaluation:
-        """Compare extracted triples with those of annotated texts (`erda.app.annotated`): precision, recall, F1.
+        """Compare extracted triples with those of annotated texts (`erda.app.texts`): precision, recall, F1.
 
         The annotated entities are given to `extract`, unless a tagger is to `find_entities`.
         """
@@ -191,13 +208,6 @@ class Extractor(Corrections):
         return evaluate_extraction(
             self.version, found, find_entities=find_entities, min_confidence=min_confidence, progress=progress
         )
-
-    def compare(self, before: int, after: int, questions: str | Path | Iterable[Given]) -> list[Change]:
-        """List the questions that two versions answer differently."""
-        asked = read_questions(questions)
-        with self._log.lock:
-            versions = self._log.at(before), self._log.at(after)
-        return compare(*versions, asked)
 
     def suggest(
         self,
@@ -222,10 +232,10 @@ class Extractor(Corrections):
     def teach(
         self,
         relation: str | Relation,
-        examples: Iterable[Given] = (),
+        examples: Iterable[ExampleInput] = (),
         *,
-        counterexamples: Iterable[Given] = (),
-        unrelated: Iterable[Given] = (),
+        counterexamples: Iterable[ExampleInput] = (),
+        unrelated: Iterable[ExampleInput] = (),
         description: str = "",
         progress: Progress | None = None,
     ) -> Taught:
@@ -250,10 +260,10 @@ class Extractor(Corrections):
 
     def teach_many(
         self,
-        what: Task | Mapping[Any, Iterable[Given]] | Iterable[Given],
+        what: Task | Mapping[Any, Iterable[ExampleInput]] | Iterable[ExampleInput],
         *,
-        counterexamples: Iterable[Given] = (),
-        unrelated: Iterable[Given] = (),
+        counterexamples: Iterable[ExampleInput] = (),
+        unrelated: Iterable[ExampleInput] = (),
         progress: Progress | None = None,
     ) -> Taught:
         """Teach several relations in one version: a mapping of relations to examples, or examples with relations.
@@ -266,7 +276,7 @@ class Extractor(Corrections):
             raise DataError("teach_many() takes a mapping, examples or a Task; teach one relation with teach().")
         return self._teach(what, progress, counterexamples=counterexamples, unrelated=unrelated)
 
-    def judge(self, example: Given, relation: str, *, holds: bool = True) -> Taught:
+    def judge(self, example: ExampleInput, relation: str, *, holds: bool = True) -> Taught:
         """Say whether a known relation holds in a sentence: it becomes an example or a counterexample.
 
         The same sentence judged the other way moves. A counterexample does not change what the method has learned.
@@ -280,18 +290,18 @@ class Extractor(Corrections):
         return self._add(lambda: judged(given, self.relations))
 
     def _teach(
-        self, what: Teachable, progress: Progress | None, *, description: str = "", **sentences: Iterable[Given]
+        self, what: Teachable, progress: Progress | None, *, description: str = "", **sentences: Iterable[ExampleInput]
     ) -> Taught:
         given, some = listed(what), {kind: listed(one) for kind, one in sentences.items()}
 
-        def read() -> tuple[Wanted, str]:
-            new = wanted(given, self.relations, description=description, **some)
+        def read() -> tuple[Teaching, str]:
+            new = read_teaching(given, self.relations, description=description, **some)
             return new, f"taught {', '.join(one.id for one in new.relations) or NO_RELATION}"
 
         return self._add(read, progress, as_it_stands=isinstance(what, Task))
 
     def _add(
-        self, read: Callable[[], tuple[Wanted, str]], progress: Progress | None = None, *, as_it_stands: bool = False
+        self, read: Callable[[], tuple[Teaching, str]], progress: Progress | None = None, *, as_it_stands: bool = False
     ) -> Taught:
         """Add a teaching. It is read again if another process has changed the relations before the lock was free."""
         if self._log.store.exists():
@@ -300,25 +310,84 @@ class Extractor(Corrections):
         with self._log.writing(begin=True) as before:
             if self.relations != known:
                 new, said = read()
-            refuse_lookalikes(new.relations, self.relations)
-            stamp = before.stamp
-            addition = added(
-                before.known,
-                before.unrelated,
-                new,
-                teaching=stamp.n_teachings,
-                n_lessons=stamp.n_lessons,
-                by_name=reads_names(stamp.setup),
-                as_it_stands=as_it_stands,
-            )
-            if (addition.known, addition.unrelated) == (before.known, before.unrelated):
-                return Taught(stamp.number, duplicates=addition.duplicates)
-            done = addition.taught(before.known, stamp.number)
-            if not any((done.new, done.moved, *addition.n_new)):
-                said = f"described {', '.join(done.described)}"
-            counted = replace(stamp, what=said, n_teachings=stamp.n_teachings + 1, n_lessons=addition.n_lessons)
-            after = replace(before, stamp=counted, known=addition.known, unrelated=addition.unrelated)
-            return addition.taught(before.known, self._log.learn(after, progress).number)
+            after, report = added(before, new, said, as_it_stands=as_it_stands)
+            if (after.known, after.unrelated) == (before.known, before.unrelated):
+                return Taught(before.stamp.number, duplicates=report.duplicates)
+            return replace(report, version=self._log.learn(after, progress).number)
+
+    # -- corrections ---------------------------------------------------------------------------------------------------
+
+    def take_back(self, example: int | ExampleInput, *, progress: Progress | None = None) -> int:
+        """Undo the teaching of one example, selected by its number or content; return the new version.
+
+        Counterexamples and sentences without a relation are taken back in the same way. The extractor is then as if
+        the example had never been taught.
+        """
+        return self.take_back_many([example], progress=progress)
+
+    def take_back_many(self, examples: Iterable[int | ExampleInput], *, progress: Progress | None = None) -> int:
+        """Take several examples back (`take_back`) in one version."""
+        chosen = list(examples)
+        return self._log.change(lambda state: taken_back(state, chosen), progress)
+
+    def forget(self, relation: str) -> int:
+        """Drop a relation and its examples, which earlier versions still hold; return the new version."""
+        return self._log.edit(lambda store: forget(store, relation))
+
+    def rename(self, relation: str, new_name: str | Relation, *, progress: Progress | None = None) -> int:
+        """Rename a relation; its examples and description stay. Return the new version."""
+        return self._log.change(lambda state: renamed(state, relation, new_name), progress)
+
+    def merge(self, relation: str, into: str, *, progress: Progress | None = None) -> int:
+        """Move all examples and patterns of one relation into another, and drop the first; return the new version."""
+        return self._log.change(lambda state: combined(state, relation, into), progress)
+
+    def describe(self, relation: str, description: str, *, progress: Progress | None = None) -> int:
+        """Replace the description of a relation, or remove it with an empty text; return the current version.
+
+        Lines that mark both entities are patterns, as in `teach`: `"who began it\\n[[X]] was founded by {{Y}}."`.
+        """
+        return self._log.change(lambda state: redescribed(state, relation, description), progress)
+
+    def declare(
+        self,
+        relation: str,
+        *,
+        head_types: Iterable[str] | EllipsisType | None = ...,
+        tail_types: Iterable[str] | EllipsisType | None = ...,
+    ) -> int:
+        """Declare the entity types of a relation, which replace those that are learned from examples.
+
+        None or an empty list clears them. Return the current version.
+        """
+        given = {"head_types": head_types, "tail_types": tail_types}
+        types = {name: types_of(one, name) for name, one in given.items() if not isinstance(one, EllipsisType)}
+        return self._log.change(lambda state: declared(state, relation, **types))
+
+    def tune(
+        self,
+        labelled: Labelled,
+        *,
+        precision: float = 0.9,
+        no_relation: Collection[str] = (),
+        progress: Progress | None = None,
+    ) -> Tuned:
+        """Fit confidence thresholds so that this share of the answers is right; store them in a new version.
+
+        `labelled` is a file or a list of examples, as for `evaluate`: rows of `no_relation` and rows with
+        `"holds": false` are the negatives. Annotated texts (`erda.app.texts`) tune `extract` instead of `predict`.
+        Later teaching keeps the thresholds. If no threshold reaches the precision, nothing changes, and
+        `DataError` names the highest possible precision.
+        """
+        with self._log.writing() as before:
+            cells = labelled_cells(self._log.current, labelled, no_relation=no_relation, progress=progress)
+            thresholds, report = tuned(self._log.current, cells, precision)
+            after = before.changed(f"tuned for a precision of {precision:g}", thresholds=thresholds)
+            return replace(report, version=self._log.learn(after).number)
+
+    def clear_thresholds(self) -> int:
+        """Drop the thresholds of `tune`; return the current version."""
+        return self._log.change(lambda state: state.changed("dropped the thresholds", thresholds=None))
 
     # -- versions ------------------------------------------------------------------------------------------------------
 
@@ -373,8 +442,6 @@ class Extractor(Corrections):
         if store.exists():
             remove_left_lock(store.folder)
             raise DataError(f"{folder} holds an extractor already; name another folder.")
-        if state.is_old:
-            raise DataError(f"{self.folder}: {TAUGHT_BY_0_1}")
         with store.writing(begin=True):
             store.write(replace(state, stamp=replace(state.stamp, parent=None)))
 

@@ -1,9 +1,8 @@
-"""Read examples and relations from user input; report all faults at once."""
+"""Read examples, relations and teachings from user input; report all faults at once."""
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -15,14 +14,14 @@ from erda.types import NO_RELATION, Example, Relation
 
 T = TypeVar("T")
 R = TypeVar("R")
-Given = str | Example | Mapping[str, Any]  # inline marks; an example; a row of our own format (tokens or text)
+ExampleInput = str | Example | Mapping[str, Any]  # inline marks; an example; a row of our own format (tokens or text)
 MOST_CHARACTERS = 20_000  # per sentence
 LONGEST_NAME, LONGEST_DESCRIPTION = 200, 5_000
 MOST_TYPES = 100  # of the entities of a relation
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 
 
-def example_of(given: Given) -> Example:
+def example_of(given: ExampleInput) -> Example:
     """Read and validate one example."""
     if isinstance(given, str):
         check_text(given)
@@ -39,23 +38,23 @@ def example_of(given: Given) -> Example:
     return example
 
 
-def says_it_holds(given: Given) -> bool:
+def says_it_holds(given: ExampleInput) -> bool:
     """Whether the relation of an example holds; a row with `"holds": false` is a counterexample."""
     return not isinstance(given, Mapping) or given.get("holds") is not False
 
 
-def examples_of(given: Iterable[Given]) -> list[Example]:
+def examples_of(given: Iterable[ExampleInput]) -> list[Example]:
     """Read questions; their relations are dropped."""
     return [replace(one, relation=None) for one in labelled_examples_of(given)]
 
 
-def labelled_examples_of(given: Iterable[Given]) -> list[Example]:
+def labelled_examples_of(given: Iterable[ExampleInput]) -> list[Example]:
     """Read examples with the relations that they name, counterexamples without."""
     rows = labelled_rows_of(given)
     return [example if holds else replace(example, relation=None) for example, holds in rows]
 
 
-def labelled_rows_of(given: Iterable[Given]) -> list[tuple[Example, bool]]:
+def labelled_rows_of(given: Iterable[ExampleInput]) -> list[tuple[Example, bool]]:
     """Read examples, and whether the relation of each holds."""
     refuse_single(given)
     return read_each(given, lambda one: (example_of(one), says_it_holds(one)))
@@ -165,28 +164,6 @@ def check_bool(given: object, name: str) -> None:
     """Reject a value that is neither True nor False: "no" counts as true in Python."""
     if not isinstance(given, bool):
         raise DataError(f"{name}: expected True or False, got {given!r:.80}.")
-
-
-def refuse_lookalikes(new: Iterable[Relation], known: Iterable[Relation]) -> None:
-    """Reject a relation whose name differs from another only in case or invisible characters: it is a misspelling."""
-    seen = {_folded(one.id): one.id for one in known}
-    for one in new:
-        other = seen.setdefault(_folded(one.id), one.id)
-        if other != one.id:
-            by = "case" if _visible(one.id) == one.id and _visible(other) == other else "invisible characters"
-            raise DataError(
-                f"'{one.id}' differs from relation '{other}' only in {by}. "
-                f"Write '{other}' to teach more of it, or choose another name."
-            )
-
-
-def _folded(name: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", readable_name(_visible(name))).casefold().split())
-
-
-def _visible(name: str) -> str:
-    """A name without invisible characters, such as U+200B."""
-    return "".join(one for one in name if unicodedata.category(one) != "Cf")
 
 
 def check_text(text: str, *, most: int | None = MOST_CHARACTERS) -> None:

@@ -1,10 +1,9 @@
-"""The journal of reviews (`reviewing.py`): every decision is on disk before the next pair is shown.
+"""The journal of reviews (`review.py`): every decision is on disk before the next pair is shown.
 
     STORE/reviews/shown.jsonl    a line for each decision: the key of the pair, the relation, the judgement
     STORE/reviews/pending.json   judgements that are not part of a version yet
     STORE/reviews/vectors-*.npz  vectors of pairs, so that the next review starts at once
-    STORE/reviews/texts.json     texts under review on a server (`shared_review.py`)
-    STORE/reviews/screens.json   the pair on the screen of each of its devices
+    STORE/reviews/texts.json     texts under review on a server
 
 Keys and relations are kept, not sentences, except in `pending.json` and `texts.json`. `Extractor.prune(purge=True)`
 removes all but the pending judgements of known relations.
@@ -12,7 +11,6 @@ removes all but the pending judgements of known relations.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
@@ -20,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from erda.app.lessons import Judgement, Known, present_id
+from erda.app.state import Judgement, TaughtRelation, pair_key, present_id
 from erda.errors import BusyError, DataError
 from erda.files import (
     decode_json,
@@ -32,18 +30,11 @@ from erda.files import (
     write_json,
 )
 from erda.outputs import append_lines
-from erda.types import EncoderSpec, Example
+from erda.types import EncoderSpec
 
 FOLDER, SHOWN, PENDING, VECTORS = "reviews", "shown.jsonl", "pending.json", "vectors-{}.npz"
-TEXTS, SCREENS = "texts.json", "screens.json"
+TEXTS = "texts.json"
 Said = Literal["yes", "no", "other", "accepted", "skip", "undo"]
-
-
-def pair_key(example: Example) -> str:
-    """Return a key of an entity pair in a sentence, from which neither can be read."""
-    head, tail = example.head.span, example.tail.span
-    place = f"{head.start} {head.end} {tail.start} {tail.end} "
-    return hashlib.blake2b((place + "\x1f".join(example.tokens)).encode(), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +138,7 @@ def vectors_path(store: Path, encoder: EncoderSpec) -> Path:
     return store / FOLDER / VECTORS.format(encoder.fingerprint[:16])
 
 
-def purge_reviews(store: Path, known: Sequence[Known]) -> None:
+def purge_reviews(store: Path, known: Sequence[TaughtRelation]) -> None:
     """Remove the reviews of a store, but keep pending judgements of known relations, by their present names."""
     folder = store / FOLDER
     if not folder.is_dir() or folder.is_symlink():
@@ -160,5 +151,5 @@ def purge_reviews(store: Path, known: Sequence[Known]) -> None:
         ]
         if kept:
             journal.write_pending(kept)
-        own = (SHOWN, TEXTS, SCREENS, *(() if kept else (PENDING,)))
+        own = (SHOWN, TEXTS, *(() if kept else (PENDING,)))
         remove_own(folder, lambda name: name in own or Path(name).match(VECTORS.format("*")))

@@ -15,9 +15,10 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.util import minibatch
 
-from erda.app.answers import likelier
+from erda.answers import likelier
+from erda.app.entities import MOST_PAIRS
 from erda.app.extractor import Extractor
-from erda.app.version import MOST_PAIRS, Version
+from erda.app.version import Version
 from erda.errors import DataError
 from erda.text.keys import ordered_pairs
 from erda.text.sentences import split_sentences

@@ -23,7 +23,7 @@ import numpy as np
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # else ONNX Runtime reports its use to its maker
 import onnxruntime
 
-from erda.app.calibration import Calibration, marked_confidences, without_inverses
+from erda.app.calibration import Calibration, marked_confidences
 from erda.encoders.tokens import MarkedTokenizer, Pieces
 from erda.errors import ErdaError
 from erda.methods.expected import Fitted
@@ -97,8 +97,7 @@ class Predictor:
         """The relations that are answers, best first."""
         if self.known["least"] is None:
             return columns[:1].tolist() if row.sum() >= self.least_known else []
-        held = [i for i in columns.tolist() if row[i] >= self.known["least"][i]]
-        return without_inverses(held, dict(self.known["inverses"]))
+        return [i for i in columns.tolist() if row[i] >= self.known["least"][i]]
 
     def scores(self, sentences: Iterable[str | Mapping[str, Any]]) -> np.ndarray:
         """Log odds of each relation against an unseen relation: [n_sentences, n_relations]."""

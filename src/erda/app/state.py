@@ -1,22 +1,90 @@
-"""A version of an extractor in memory: its metadata, the taught examples, and the checkpoint of the method.
+"""What a version of an extractor holds: in memory (`State`) and in the files of a store (`VersionFile`).
 
-`store.py` writes it to disk. This module does not import NumPy.
+This module does not import NumPy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
-from erda.app.lessons import Known, Lesson
-from erda.types import EncoderSpec, Example
+from erda.types import EncoderSpec, Example, Relation
 
 if TYPE_CHECKING:
     import numpy as np
 
     from erda.methods.base import Checkpoint
+
+FORMAT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A taught example: its number, which `take_back` accepts, and the number of its teaching."""
+
+    number: int
+    teaching: int
+    example: Example
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Whether a relation holds between the entities of a sentence, as a person says."""
+
+    example: Example
+    relation: str
+    holds: bool
+    identity: str = ""  # of the relation (`TaughtRelation`), if the judgement waits: its name can change
+
+
+@dataclass(frozen=True, slots=True)
+class TaughtRelation:
+    """A relation with all its taught examples; `since` is the teaching that introduced it.
+
+    A counterexample is a sentence in which the relation does not hold between the two entities; its `relation` is that
+    of its owner. Types of entities are declared by hand; without, they are learned. `origin` and `merged` are set by a
+    change of the name (`identity`).
+    """
+
+    relation: Relation
+    since: int
+    lessons: tuple[Lesson, ...] = ()
+    counterexamples: tuple[Lesson, ...] = ()
+    head_types: tuple[str, ...] = ()
+    tail_types: tuple[str, ...] = ()
+    origin: str = ""  # the identity, if it does not follow from the other fields
+    merged: tuple[str, ...] = ()  # identities of the relations that were merged into this one
+
+    @property
+    def identity(self) -> str:
+        """The first teaching and the first id, whatever the relation is called now."""
+        return self.origin or f"{self.since} {self.id}"
+
+    @property
+    def id(self) -> str:
+        """Id of the relation."""
+        return self.relation.id
+
+    @property
+    def learned_from(self) -> tuple[Relation, int, tuple[Lesson, ...]]:
+        """Everything that the method learns from; counterexamples and declarations do not change the method."""
+        return self.relation, self.since, self.lessons
+
+    def before(self, teaching: int) -> TaughtRelation:
+        """The relation with the examples of earlier teachings only."""
+        return replace(self, lessons=tuple(one for one in self.lessons if one.teaching < teaching))
+
+
+def present_id(relation: str, identity: str, known: Sequence[TaughtRelation]) -> str | None:
+    """Find the present id of a relation that may be renamed, merged or taught again; None if it is gone."""
+    by_identity = {one: own.id for own in known for one in (*own.merged, own.identity)}
+    if identity in by_identity:
+        return by_identity[identity]
+    return relation if any(one.id == relation for one in known) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +96,6 @@ class Setup:
     encoder: EncoderSpec
 
 
-TAUGHT_BY_0_1 = (
-    "was taught by erda 0.1.0 and can only be listed. Convert it with relearn=True (erda teach --relearn), which "
-    "teaches all its examples again."
-)
 NOTHING = Setup("", {}, EncoderSpec("", {}, ""))  # the setup of an extractor that is not on disk yet
 
 
@@ -110,20 +174,28 @@ class State:
     """
 
     stamp: Stamp
-    known: tuple[Known, ...] = ()  # in the order of the method
+    known: tuple[TaughtRelation, ...] = ()  # in the order of the method
     learned: Checkpoint | None = None  # None: nothing was taught yet
     unrelated: tuple[Lesson, ...] = ()
     thresholds: Thresholds | None = None
     files: Mapping[str, RelationFiles] = field(default_factory=dict)  # relation -> its objects, once written
     unrelated_file: str = ""  # the sha256 of its object, once written
-    is_old: bool = False  # written by erda 0.1.0: what the method learned is not read
+
+    @property
+    def relations(self) -> tuple[Relation, ...]:
+        """The known relations, in the order of the method."""
+        return tuple(one.relation for one in self.known)
+
+    def changed(self, what: str, **fields: Any) -> State:
+        """The state after a change; `what` is its line of the history."""
+        return replace(self, stamp=replace(self.stamp, what=what), **fields)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RelationPart:
     """The content of a version for one relation."""
 
-    known: Known
+    known: TaughtRelation
     kept: tuple[Example, ...] = ()
     rows: Mapping[str, np.ndarray] = field(default_factory=dict)
 
@@ -156,3 +228,98 @@ def parts_of(state: State) -> list[RelationPart]:
 def now() -> str:
     """The current time in UTC, in ISO format."""
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreMarker:
+    """The part of `extractor.json` that every format has."""
+
+    format: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreHead(StoreMarker):
+    """`extractor.json`; `identity` belongs to the current version."""
+
+    current: int
+    last: int
+    identity: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RelationFile:
+    """`objects/*.json` of a relation."""
+
+    known: TaughtRelation
+    kept: tuple[Example, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnrelatedFile:
+    """`objects/*.json` of the sentences in which no relation holds."""
+
+    unrelated: tuple[Lesson, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VersionFile:
+    """`versions/*.json`."""
+
+    stamp: Stamp
+    n_tasks: int
+    relations: tuple[RelationFiles, ...]
+    kept: tuple[int, ...]  # index of the relation of each exemplar, in the method's order
+    shared: str  # sha256 of the arrays that belong to no relation; empty if there are none
+    format: int = FORMAT
+    unrelated: str = ""  # sha256 of the unrelated sentences; empty if there are none
+    n_unrelated: int = 0
+    thresholds: Thresholds | None = None
+
+    def objects(self) -> set[str]:
+        """The names of all its objects."""
+        found = {name for one in self.relations for name in object_names(one)}
+        found |= {f"{self.shared}.safetensors"} if self.shared else set()
+        return found | ({f"{self.unrelated}.json"} if self.unrelated else set())
+
+    def is_same(self, other: VersionFile) -> bool:
+        """Whether two versions are equal except for the time of writing."""
+        return replace(self, stamp=replace(self.stamp, time="", identity="")) == replace(
+            other, stamp=replace(other.stamp, time="", identity="")
+        )
+
+    def info(self, current: int) -> VersionInfo:
+        """The entry of this version in the history."""
+        stamp, n_examples = self.stamp, sum(one.n_examples for one in self.relations)
+        return VersionInfo(
+            stamp.number,
+            stamp.parent,
+            stamp.time,
+            stamp.what,
+            stamp.setup.method,
+            stamp.setup.encoder.name,
+            len(self.relations),
+            n_examples,
+            stamp.number == current,
+            sum(one.n_counterexamples for one in self.relations),
+            self.n_unrelated,
+        )
+
+
+def object_names(files: RelationFiles) -> set[str]:
+    """The names of a relation's objects."""
+    return {f"{files.about}.json"} | ({f"{files.rows}.safetensors"} if files.rows else set())
+
+
+def pair_key(example: Example) -> str:
+    """Return a key of an entity pair in a sentence, from which neither can be read."""
+    head, tail = example.head.span, example.tail.span
+    place = f"{head.start} {head.end} {tail.start} {tail.end} "
+    return hashlib.blake2b((place + "\x1f".join(example.tokens)).encode(), digest_size=8).hexdigest()
+
+
+def taught_keys(state: State) -> frozenset[str]:
+    """The keys of all examples, counterexamples and unrelated sentences."""
+    lessons = chain(
+        *(one.lessons for one in state.known), *(one.counterexamples for one in state.known), state.unrelated
+    )
+    return frozenset(pair_key(one.example) for one in lessons)

@@ -4,49 +4,160 @@
     versions/7.json             what was done, when, with which method and encoder; the objects of its relations
     objects/SHA256.json         a relation, its examples and counterexamples; or the sentences without a relation
     objects/SHA256.safetensors  the method's arrays of a relation; weights that learning changed
-    derived.bin                 optional: the fitted method of the version asked last (`derived.py`)
+    derived.bin                 optional: the fitted method of the version asked last (`DerivedArrays`)
 
 Objects are written first, then the version, then `extractor.json`, each in one step: a kill or a full disk leaves the
 previous version current. Writers take a lock. Readers need none, because no file that a version names ever changes.
 Every version has a random identity, which distinguishes two versions with the same number (after a backup was
 restored).
-
-Format 1 (erda 0.1.0) is read without what the method learned; `Extractor.open(relearn=True)` converts such a store.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from erda.app.state import TAUGHT_BY_0_1, RelationFiles, RelationPart, Stamp, State, VersionInfo, parts_of
-from erda.app.store_format import FORMAT, StoreHead, StoreMarker, UnrelatedFile, VersionFile, object_names
-from erda.app.store_objects import DAMAGED, DECODING, StoreObjects
+from erda.app.inputs import known_relation
+from erda.app.state import (
+    FORMAT,
+    Lesson,
+    RelationFile,
+    RelationFiles,
+    RelationPart,
+    Stamp,
+    State,
+    StoreHead,
+    StoreMarker,
+    UnrelatedFile,
+    VersionFile,
+    VersionInfo,
+    now,
+    object_names,
+    parts_of,
+)
 from erda.errors import BusyError, DataError, ErdaError, ModelError, WriteError
 from erda.files import (
     LOCK,
+    Decoding,
+    decode_json,
+    inside,
     is_unfinished,
     locked,
+    read_bytes,
     read_json,
     read_sealed,
     remove_own,
     remove_unfinished,
     sealed,
+    write_bytes,
     write_json,
 )
 
 if TYPE_CHECKING:
     import numpy as np
 
+
+DAMAGED = "The store is damaged: open it at another version (version=N, or erda versions --to N), or restore a copy."
+DECODING: Decoding = {"error": ModelError, "remedy": DAMAGED, "plain": True}
+OPTIONAL = frozenset(("type", "resolved", "counterexamples", "head_types", "tail_types", "origin", "merged"))
 HEAD, VERSIONS, OBJECTS, DERIVED = "extractor.json", "versions", "objects", "derived.bin"
 WAIT = 10.0  # seconds to wait for another process that is teaching
 _VERSION = re.compile(r"(0|[1-9]\d*)\.json")
 _OBJECT = re.compile(r"[0-9a-f]{64}\.(json|safetensors)")
+
+
+class StoreObjects:
+    """A folder of objects."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def has(self, names: Iterable[str]) -> bool:
+        """Whether all these objects exist."""
+        return all((self.folder / name).is_file() for name in names)
+
+    def verify(self, names: Iterable[str]) -> None:
+        """Raise a ModelError if one of these objects is missing or damaged."""
+        for name in names:
+            self._read(name)
+
+    def read_relation(self, files: RelationFiles) -> RelationPart:
+        """Read a relation with the arrays of the method."""
+        about = self.read_about(files)
+        return RelationPart(about.known, about.kept, self.read_tensors(files.rows))
+
+    def read_about(self, files: RelationFiles) -> RelationFile:
+        """Read a relation without the arrays."""
+        content, place = self._read(f"{files.about}.json")
+        return decode_json(content, RelationFile, place=str(place), **DECODING)
+
+    def read_unrelated(self, digest: str) -> tuple[Lesson, ...]:
+        """Read the sentences in which no relation holds."""
+        if not digest:
+            return ()
+        content, place = self._read(f"{digest}.json")
+        return decode_json(content, UnrelatedFile, place=str(place), **DECODING).unrelated
+
+    def read_tensors(self, digest: str) -> dict[str, np.ndarray]:
+        """Read arrays by name."""
+        if not digest:
+            return {}
+        from safetensors import SafetensorError
+        from safetensors.numpy import load
+
+        content, place = self._read(f"{digest}.safetensors")
+        try:
+            return load(content)
+        except SafetensorError as fault:
+            raise ModelError(f"{place}: cannot be read ({fault}). {DAMAGED}") from None
+
+    def _read(self, name: str) -> tuple[bytes, Path]:
+        place = inside(self.folder, name, error=ModelError)
+        content = read_bytes(place, error=ModelError)
+        if hashlib.sha256(content).hexdigest() != name.partition(".")[0]:
+            raise ModelError(f"{place}: is not what was written. {DAMAGED}")
+        return content, place
+
+    def write_relation(self, part: RelationPart) -> RelationFiles:
+        """Write a relation; return the names of its objects."""
+        return RelationFiles(
+            self.write_about(RelationFile(part.known, part.kept)),
+            self.write_tensors(part.rows),
+            len(part.known.lessons),
+            len(part.known.counterexamples),
+        )
+
+    def write_tensors(self, tensors: Mapping[str, np.ndarray]) -> str:
+        """Write arrays; return the sha256, empty if there are none."""
+        import numpy as np
+        from safetensors.numpy import save
+
+        plain = {name: np.asarray(array, order="C") for name, array in tensors.items()}
+        return self._write(save(plain), "safetensors") if plain else ""
+
+    def write_about(self, value: RelationFile | UnrelatedFile) -> str:
+        """Write a relation without its arrays, or the sentences in which none holds; return the sha256."""
+        content = json.dumps(asdict(value, dict_factory=_stored), ensure_ascii=False)
+        return self._write(content.encode(), "json")
+
+    def _write(self, content: bytes, ending: str) -> str:
+        digest = hashlib.sha256(content).hexdigest()
+        place = self.folder / f"{digest}.{ending}"
+        if not place.is_file() or read_bytes(place, error=ModelError) != content:
+            write_bytes(place, content)
+        return digest
+
+
+def _stored(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Leave out optional fields without a value, so that an object has the same bytes in every version of erda."""
+    return {name: value for name, value in fields if value or name not in OPTIONAL}
 
 
 class Store:
@@ -101,10 +212,9 @@ class Store:
                 "save(folder) writes it to another place."
             )
         found = read_json(place, StoreMarker, **DECODING).format
-        if found > FORMAT:
+        if found != FORMAT:
             raise DataError(
-                f"{place} has format {found}, this version of erda reads up to {FORMAT}: it was written by a newer "
-                "one. Upgrade with: pip install -U erda"
+                f"{place} has format {found}, this version of erda reads {FORMAT}. Upgrade with: pip install -U erda"
             )
         return read_sealed(place, StoreHead, **DECODING)
 
@@ -145,17 +255,11 @@ class Store:
         """Make a version the current one, even if `extractor.json` is damaged."""
         try:
             head = self.head()
-            self.refuse_old(head)
         except ModelError:
             head = StoreHead(FORMAT, number, max(self.numbers(), default=0))
         self.refuse_missing(number)
         identity = self._read_file(number).stamp.identity
         write_json(self.folder / HEAD, sealed(replace(head, current=number, identity=identity)))
-
-    def refuse_old(self, head: StoreHead) -> None:
-        """Reject a change of a store that erda 0.1.0 wrote."""
-        if head.format < FORMAT:
-            raise DataError(f"{self.folder}: {TAUGHT_BY_0_1}")
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -164,9 +268,6 @@ class Store:
         from erda.methods.base import Checkpoint
 
         version = self.version_file(number)
-        if version.format < FORMAT:
-            known = tuple(self.objects.read_about(files).known for files in version.relations)
-            return State(version.stamp, known, is_old=True)
         at_hand = {near.files[part.known.id]: part for part in parts_of(near)} if near and near.files else {}
         parts = [at_hand.get(files) or self.objects.read_relation(files) for files in version.relations]
         kept = [iter(part.kept) for part in parts]
@@ -199,9 +300,7 @@ class Store:
 
     def verify(self, number: int) -> None:
         """Raise a ModelError if a version cannot be read."""
-        version = self.version_file(number)
-        old = {f"{files.about}.json" for files in version.relations}
-        self.objects.verify(version.objects() if version.format == FORMAT else old)
+        self.objects.verify(self.version_file(number).objects())
 
     def identity(self, number: int) -> str:
         """The identity of a version, which changes when another version takes its number."""
@@ -213,7 +312,7 @@ class Store:
         return self.version_file(number).info(number)
 
     def content(self) -> State:
-        """What was taught, as the current version holds it; the method's arrays are not read."""
+        """Read the current version without the arrays of the method."""
         version = self.version_file(self.head().current)
         known = tuple(self.objects.read_about(files).known for files in version.relations)
         return State(version.stamp, known, None, self.objects.read_unrelated(version.unrelated), version.thresholds)
@@ -302,7 +401,7 @@ class Store:
         return stamp
 
     def _written(self, part: RelationPart, before: RelationPart | None, near: State | None) -> RelationFiles | None:
-        """The objects that `near` shares with a relation; None if it changed or they are gone."""
+        """Return the objects that `near` wrote for an unchanged relation; None if there are none."""
         files = near.files.get(part.known.id) if near and part.is_same(before) else None
         return files if files and self.objects.has(object_names(files)) else None
 
@@ -350,3 +449,37 @@ class Store:
 
 def _named(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     return {name.removeprefix(prefix): one for name, one in tensors.items() if name.startswith(prefix)}
+
+
+def undo(store: Store) -> Stamp:
+    """Make the version before the current one the current one; return the stamp of the version that was undone."""
+    with _changing(store) as current:
+        if current.stamp.parent is None:
+            raise DataError("There is nothing to undo: this is the first version.")
+        store.verify(current.stamp.parent)
+        store.point(current.stamp.parent)
+        return current.stamp
+
+
+def forget(store: Store, relation: str) -> int:
+    """Write a version without a relation and make it current; return its number."""
+    with _changing(store) as current:
+        known = {files: store.objects.read_about(files).known for files in current.relations}
+        gone = known_relation(relation, (one.relation for one in known.values())).id
+        stay = [files for files, one in known.items() if one.id != gone]
+        places = {current.relations.index(files): place for place, files in enumerate(stay)}
+        after = replace(
+            current,
+            stamp=replace(current.stamp, parent=current.stamp.number, time=now(), what=f"forgot {gone}"),
+            relations=tuple(stay),
+            kept=tuple(places[place] for place in current.kept if place in places),
+            thresholds=current.thresholds and current.thresholds.only([known[files].id for files in stay]),
+        )
+        return store.add(after if stay else replace(after, n_tasks=0, shared="")).number
+
+
+@contextmanager
+def _changing(store: Store) -> Iterator[VersionFile]:
+    """Yield the current version while no other process writes."""
+    with store.writing():
+        yield store.version_file(store.head().current)

@@ -5,33 +5,39 @@ Any number of threads can share a version while the extractor continues to learn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from copy import copy, deepcopy
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from threading import Lock
-from typing import overload
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from erda.app.answers import Answer, Explanation, Extraction, Neighbour, Progress, Ranked, TextPlace, WordEffect
+from erda.answers import Answer, Explanation, Extraction, Neighbour, Progress, Ranked, TextPlace, WordEffect
 from erda.app.calibration import (
     CALIBRATIONS,
     IN_TEXT,
+    LEAST_KNOWN,
     MARKED,
     Calibration,
     marked_confidences,
     text_confidences,
-    without_inverses,
 )
-from erda.app.derived import DerivedArrays
-from erda.app.entities import GIVEN, Entities, Tagged, find_tagger, tagged_sentences
-from erda.app.inputs import MOST_CHARACTERS, Given, check_text, example_of, examples_of, known_relation
-from erda.app.lessons import Known
+from erda.app.entities import (
+    GIVEN,
+    MOST_PAIRS,
+    NO_ENTITY,
+    Entities,
+    PairQuestions,
+    Tagged,
+    find_tagger,
+    tagged_sentences,
+)
+from erda.app.inputs import MOST_CHARACTERS, ExampleInput, check_text, example_of, examples_of, known_relation
 from erda.app.open_text import open_head, pairs_of
-from erda.app.scored import Scored, check_confidence
-from erda.app.state import TAUGHT_BY_0_1, State, Thresholds
-from erda.app.teaching import forked
+from erda.app.state import State, TaughtRelation, Thresholds
 from erda.encoders.contract import Encoder, unit_rows
 from erda.errors import DataError
 from erda.methods.base import Method
@@ -42,31 +48,50 @@ from erda.text.names import NameTagger
 from erda.text.pronouns import is_pronoun, may_be_related, with_pronouns
 from erda.types import Entity, Example, Relation, Span
 
+if TYPE_CHECKING:
+    from erda.app.version_log import DerivedArrays
+
 NOTHING_TAUGHT = "Nothing was taught yet: begin with teach(relation, examples)."
-NO_ENTITY = "No entity was found in the text."
 TOP = 5  # ranked relations per answer
 AT_ONCE = 1024  # questions between two calls of `progress`
-MOST_PAIRS = 10_000  # of a text
 COMPARED = 3  # relations whose examples an explanation compares
 MOST_COMPARED = 20  # examples compared per relation
 
 
-@dataclass(frozen=True, slots=True)
-class PairQuestions:
-    """The pairs of entities of a text that `extract` asks about, with their places in it."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Scored:
+    """Scores and confidences of questions for all relations: [n, n_relations] each.
 
-    examples: tuple[Example, ...]
-    places: tuple[TextPlace, ...]
-    tagger: str
-    n_entities: int
-    n_left_out: int
-    hint: str = ""
-    inverses: Mapping[str, str] = field(default_factory=dict)  # as in `Extraction`
+    `least` is the default threshold of a confidence. Without it, all relations together must reach `LEAST_KNOWN`, and
+    the first is the answer.
+    """
 
-    def answered(self, answers: Iterable[Answer]) -> Extraction:
-        """The extraction, given an answer to each example."""
-        placed = tuple(replace(one, place=place) for one, place in zip(answers, self.places, strict=True))
-        return Extraction(placed, self.tagger, self.n_entities, self.n_left_out, self.hint, self.inverses)
+    relations: tuple[str, ...]
+    scores: np.ndarray  # of the method
+    confidences: np.ndarray
+    least: float | None
+
+    @property
+    def ranks(self) -> np.ndarray:
+        """Columns by decreasing confidence, then by decreasing score: [n, n_relations]."""
+        return np.lexsort((-self.scores, -self.confidences), axis=1)
+
+    def holds(self, thresholds: Thresholds | None, least: float | None = None) -> np.ndarray:
+        """Whether each relation is an answer, [n, n_relations]: `least`, or fitted thresholds, or the default."""
+        if least is not None:
+            return self.confidences >= least
+        if thresholds is not None:
+            return self.confidences >= np.array([thresholds.of(one) for one in self.relations])
+        if self.least is not None:
+            return self.confidences >= self.least
+        known = self.confidences.sum(axis=1, keepdims=True) >= LEAST_KNOWN
+        return np.asarray(known & (np.arange(len(self.relations)) == self.ranks[:, :1]))
+
+
+def check_confidence(least: float | None) -> None:
+    """Reject a minimum confidence outside 0 to 1."""
+    if least is not None and not 0 <= least <= 1:
+        raise DataError(f"min_confidence: must be between 0 and 1, got {least}.")
 
 
 class Version:
@@ -84,21 +109,19 @@ class Version:
 
     @property
     def number(self) -> int:
-        """Number of the version, for `rollback` and `compare`."""
+        """Number of the version, for `rollback`."""
         return self.state.stamp.number
 
     @property
     def relations(self) -> tuple[Relation, ...]:
         """The known relations, in the order of teaching."""
-        return tuple(one.relation for one in self.state.known)
+        return self.state.relations
 
     @property
     def method(self) -> Method:
         """The method of this version; do not call its `learn`."""
         with self._lock:
             if self._method is None:
-                if self.state.is_old:
-                    raise DataError(f"Version {self.number} {TAUGHT_BY_0_1}")
                 if not self.state.known:
                     raise DataError(NOTHING_TAUGHT)
                 self._method = self._build(self.state)
@@ -149,46 +172,25 @@ class Version:
     def _exemplars(self) -> dict[str | None, Example]:
         return {one.relation: one for one in self.method.kept}
 
-    @cached_property
-    def inverses(self) -> Mapping[str, str]:
-        """The declared inverse of relations; a symmetric relation is its own."""
-        pairs = {one.id: one.id if one.symmetric else one.inverse for one in self.state.known}
-        return {name: inverse for name, inverse in pairs.items() if inverse}
-
-    def known(self, relation: str) -> Known:
+    def known(self, relation: str) -> TaughtRelation:
         """A relation, by its id or name, with its examples."""
         found = known_relation(relation, self.relations)
         return next(one for one in self.state.known if one.relation is found)
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
-    @overload
-    def predict(  # type: ignore[overload-overlap]  # a text is many texts to Python
-        self, given: Given, *, top: int = TOP, min_confidence: float | None = None, progress: Progress | None = None
-    ) -> Answer: ...
-    @overload
     def predict(
         self,
-        given: Iterable[Given],
+        given: Iterable[ExampleInput],
         *,
         top: int = TOP,
         min_confidence: float | None = None,
         progress: Progress | None = None,
-    ) -> list[Answer]: ...
-    def predict(
-        self,
-        given: Given | Iterable[Given],
-        *,
-        top: int = TOP,
-        min_confidence: float | None = None,
-        progress: Progress | None = None,
-    ) -> Answer | list[Answer]:
-        """Predict the relation between the two marked entities of a sentence, or of each sentence of a list.
+    ) -> list[Answer]:
+        """Predict the relation between the two marked entities of each sentence of a list.
 
         `min_confidence` replaces the thresholds of the version and the default.
         """
-        if isinstance(given, str | Example | Mapping):
-            return self.answer_pairs(examples_of([given]), top=top, min_confidence=min_confidence)[0]
         questions, answers = examples_of(given), list[Answer]()
         for start in range(0, len(questions), AT_ONCE):
             some = questions[start : start + AT_ONCE]
@@ -269,7 +271,7 @@ class Version:
             n_entities += len({entity_key(one.name, one.id) for one in with_names.entities})
             n_left_out += found.n_left_out
         hint = tagged.hint if n_entities else f"{NO_ENTITY} {tagged.hint}".strip()
-        return PairQuestions(tuple(pairs), tuple(places), tagged.tagger, n_entities, n_left_out, hint, self.inverses)
+        return PairQuestions(tuple(pairs), tuple(places), tagged.tagger, n_entities, n_left_out, hint)
 
     @cached_property
     def taught_names(self) -> NameTagger | None:
@@ -279,7 +281,7 @@ class Version:
         names = {entity.name: entity.id for entity in found if not is_pronoun(entity.name)}
         return NameTagger(names) if names else None
 
-    def explain(self, given: Given) -> Explanation:
+    def explain(self, given: ExampleInput) -> Explanation:
         """Explain an answer by the most similar taught examples and by the effect of each word."""
         example = replace(example_of(given), relation=None)
         shorter = list(_without_a_word(example))
@@ -318,11 +320,10 @@ class Version:
         check_confidence(min_confidence)
         found = self._scored(questions, sentences, tagged=tagged)
         names, exemplars = found.relations, self._exemplars
-        opposite = {names.index(one): names.index(other) for one, other in self.inverses.items()}
         holds = found.holds(self._thresholds(in_text=sentences is not None), min_confidence)
         answers = []
         for row, (question, columns) in enumerate(zip(questions, found.ranks.tolist(), strict=True)):
-            held = without_inverses([column for column in columns if holds[row, column]], opposite)
+            held = [column for column in columns if holds[row, column]]
             likely = columns[: max(top, 1)]
             ranked = tuple(
                 Ranked(
@@ -373,3 +374,13 @@ def _without_a_word(example: Example) -> Iterable[tuple[int, Example]]:
 def _shifted(entity: Entity, place: int) -> Entity:
     start, end = entity.span.start, entity.span.end
     return entity if end <= place else replace(entity, span=Span(start - 1, end - 1))
+
+
+def forked(method: Method) -> Method:
+    """Copy a method so that it can learn independently. Immutable parts are shared; a trained encoder is copied."""
+    other = copy(method)
+    other.rows = {name: dict(rows) for name, rows in method.rows.items()}
+    other.shared = dict(method.shared)
+    if method.trains and method.encoder.trained_state():
+        other.encoder = deepcopy(method.encoder)
+    return other

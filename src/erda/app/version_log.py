@@ -1,28 +1,159 @@
-"""The versions of one extractor: read from disk, cached in memory, and extended by the next version."""
+"""The versions of one extractor: read from disk, cached in memory, and extended by the next version.
+
+A new version is as if the method had only ever learned its examples (`relearned`): new examples are learned on top, by
+the same `learn` as in the benchmark; a relation that lost an example, or has a new name or description, is relearned
+from its own examples. If the method trains the encoder, all relations are relearned.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import RLock
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from erda.app.answers import Progress
-from erda.app.derived import DerivedArrays
-from erda.app.setup import Asked, Builder, without_engine
-from erda.app.state import NOTHING, Setup, Stamp, State, now
-from erda.app.store import Store
-from erda.app.teaching import relearned, replayed
-from erda.app.version import NOTHING_TAUGHT, Version
+from erda import __version__
+from erda.answers import Progress
+from erda.app.state import NOTHING, Setup, Stamp, State, TaughtRelation, now
+from erda.app.store import DERIVED, Store
+from erda.app.version import NOTHING_TAUGHT, Version, forked
+from erda.encoders import BY_MODE, build_encoder, encoder_settings
+from erda.encoders.contract import Encoder
+from erda.encoders.onnx_encoder import packaged_names
 from erda.errors import DataError, ErdaError, ModelError
-from erda.methods.base import Method
+from erda.files import locked, write_bytes
+from erda.methods import DEFAULT_METHOD, find_method
+from erda.methods.base import Checkpoint, Method
+from erda.types import EncoderSpec, Task
 
+DEFAULT_ENCODER = "minilm"
+FORMAT = 5  # raise it whenever the same examples lead to other arrays
+LEAST_BYTES = 1_000_000  # smaller arrays are computed faster than they are written
+SEAL_BYTES = 32
 T = TypeVar("T")
 AT_HAND = 2  # versions cached beside the current one, so that undo is immediate
+
+
+@dataclass(frozen=True, slots=True)
+class SetupRequest:
+    """The requested method and encoder; unset fields come from the store, or are defaults."""
+
+    method: str | None = None
+    method_settings: Mapping[str, Any] = field(default_factory=dict)
+    encoder: str | Encoder | None = None
+    encoder_settings: Mapping[str, Any] = field(default_factory=dict)
+    device: str = "cpu"
+
+    def is_met_by(self, stored: Setup) -> bool:
+        """Whether the stored setup meets the request; no weights are loaded."""
+        spec = stored.encoder
+        own = self.encoder.spec == spec if isinstance(self.encoder, Encoder) else self.encoder in (None, spec.name)
+        return (
+            own
+            and self.method in (None, stored.method)
+            and self.method_settings.items() <= stored.settings.items()
+            and self.encoder_settings.items() <= spec.settings.items()
+        )
+
+
+class Builder:
+    """Builds methods; each encoder is loaded once, at first use."""
+
+    def __init__(self, asked: SetupRequest) -> None:
+        self.asked = asked
+        self._encoders: dict[str, Encoder] = {}
+        if isinstance(asked.encoder, Encoder):
+            self._encoders[_key(asked.encoder.spec)] = asked.encoder
+
+    def setup(self, stored: Setup = NOTHING) -> Setup:
+        """The requested setup, completed by the stored one and by defaults."""
+        asked = self.asked
+        name = asked.method or stored.method or DEFAULT_METHOD
+        kind = find_method(name)
+        encoder = asked.encoder if isinstance(asked.encoder, Encoder) else self._asked_encoder(stored, kind)
+        self._encoders[_key(encoder.spec)] = encoder
+        before = stored.settings if stored.method == name else {}
+        method = kind.from_settings(encoder, {**before, **asked.method_settings})
+        return Setup(name, method.settings(), encoder.spec)
+
+    def _asked_encoder(self, stored: Setup, kind: type[Method]) -> Encoder:
+        name = str(self.asked.encoder or stored.encoder.name or DEFAULT_ENCODER)
+        is_stored = name == stored.encoder.name
+        settings = dict[str, Any](stored.encoder.settings if is_stored else {})
+        as_before = is_stored and "engine" in settings and find_method(stored.method).trains == kind.trains
+        if not as_before and "trained_layers" in encoder_settings(name).model_fields:
+            settings |= _engine(name, trains=kind.trains)
+        return build_encoder(name, device=self.asked.device, **{**settings, **self.asked.encoder_settings})
+
+    def blank(self, setup: Setup) -> Method:
+        """Build an untrained method; a method that trains gets its own copy of the encoder."""
+        kind, encoder = find_method(setup.method), self._encoder(setup.encoder)
+        return kind.from_settings(deepcopy(encoder) if kind.trains else encoder, setup.settings)
+
+    def _encoder(self, spec: EncoderSpec) -> Encoder:
+        key = _key(spec)
+        if key not in self._encoders:
+            built = build_encoder(spec.name, device=self.asked.device, **dict[str, Any](spec.settings))
+            if built.spec.fingerprint != spec.fingerprint:
+                raise ModelError(
+                    f"The extractor was taught over other weights of encoder '{spec.name}' ({spec.fingerprint[:8]}, "
+                    f"not {built.spec.fingerprint[:8]}). Open it with relearn=True (erda teach --relearn) to teach all "
+                    "its examples again."
+                )
+            self._encoders[key] = built
+        return self._encoders[key]
+
+
+def _engine(encoder: str, *, trains: bool) -> dict[str, Any]:
+    """Default settings of a transformer: PyTorch, or the packaged file if the method keeps it frozen."""
+    if trains:
+        return {"trained_layers": BY_MODE, "engine": "torch"}
+    return {"trained_layers": 0, "engine": "packaged" if encoder in packaged_names() else "torch"}
+
+
+def _key(spec: EncoderSpec) -> str:
+    return f"{spec.name} {spec.fingerprint} {sorted(spec.settings.items())}"
+
+
+class DerivedArrays:
+    """The derived arrays of one version of a store, by name."""
+
+    def __init__(self, store: Store, identity: str) -> None:
+        self._store, self._identity = store, identity
+
+    def load(self) -> dict[str, np.ndarray] | None:
+        """Read the arrays; None if they are not on disk or cannot be trusted."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import load
+
+        with suppress(OSError, SafetensorError):
+            found = (self._store.folder / DERIVED).read_bytes()
+            if found[:SEAL_BYTES] == self._seal(found[SEAL_BYTES:]):
+                return load(found[SEAL_BYTES:])
+        return None
+
+    def save(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Write the arrays if they are large and the version is current; a store that cannot be written stays as is."""
+        from safetensors.numpy import save
+
+        if sum(array.nbytes for array in arrays.values()) < LEAST_BYTES:
+            return
+        content = save(dict(arrays))
+        with suppress(ErdaError):  # read-only, full disk, gone, or locked by a process that teaches
+            if self._store.head().identity == self._identity:
+                with locked(self._store.folder, busy="busy", wait=0):
+                    if self._store.head().identity == self._identity:
+                        write_bytes(self._store.folder / DERIVED, self._seal(content) + content)
+
+    def _seal(self, content: bytes) -> bytes:
+        key = hashlib.sha256(f"{FORMAT} {__version__} {self._identity}".encode()).digest()
+        return hashlib.blake2b(content, key=key, digest_size=SEAL_BYTES).digest()
 
 
 class VersionLog:
@@ -31,17 +162,17 @@ class VersionLog:
     Threads can share a log. Among several processes, one writes at a time.
     """
 
-    def __init__(self, folder: Path, asked: Asked) -> None:
+    def __init__(self, folder: Path, asked: SetupRequest) -> None:
         self.store, self.builder = Store(folder), Builder(asked)
         self.lock = RLock()
         self.at_hand: dict[int, Version] = {}
         self.current = Version(State(Stamp(0, None, now(), "begun", NOTHING)), self._build)
 
     @contextmanager
-    def writing(self, *, begin: bool = False, take_over: bool = False) -> Iterator[State]:
+    def writing(self, *, begin: bool = False) -> Iterator[State]:
         """Yield the current state on disk while no other thread or process writes.
 
-        Only `begin` creates a new store. Only `take_over` changes a store that erda 0.1.0 wrote.
+        Only `begin` creates a new store.
         """
         with self.lock:
             blank = self.current
@@ -53,8 +184,6 @@ class VersionLog:
                     if is_new and not self.store.exists():
                         self.store.write(State(replace(blank.state.stamp, setup=self.builder.setup())))
                     self.refresh()
-                    if not take_over:
-                        self.store.refuse_old(self.store.head())
                     yield self.current.state
             except BaseException:
                 if is_new:
@@ -63,7 +192,7 @@ class VersionLog:
                 raise
 
     def edit(self, change: Callable[[Store], T]) -> T:
-        """Change the files of the store (`store_edits.py`), then load the version that is current."""
+        """Change the files of the store (`undo`, `forget`), then load the version that is current."""
         with self.lock:
             if self.current.state.stamp.setup is NOTHING and not self.store.exists():
                 raise DataError(NOTHING_TAUGHT)
@@ -71,6 +200,15 @@ class VersionLog:
             done = change(self.store)
             self.refresh()
             return done
+
+    def change(self, change: Callable[[State], State], progress: Progress | None = None) -> int:
+        """Change the state, unless nothing changes; return the number of the current version."""
+        with self.writing() as before:
+            after = change(before)
+            is_same = all(
+                getattr(after, name) == getattr(before, name) for name in ("known", "unrelated", "thresholds")
+            )
+            return before.stamp.number if is_same else self.learn(after, progress).number
 
     def learn(self, after: State, progress: Progress | None = None) -> Version:
         """Train the method on `after.known`, write the result as the next version, and make it current.
@@ -156,19 +294,19 @@ class VersionLog:
     def relearn(self, progress: Progress | None) -> None:
         """Teach all examples to the requested setup if it, or its background, differs from that of the store."""
         self.current = self._newest()
-        stored, is_old = self.current.state.stamp.setup, self.current.state.is_old
-        setup = self.builder.setup(without_engine(stored) if is_old else stored)
+        stored = self.current.state.stamp.setup
+        setup = self.builder.setup(stored)
         learned = self.current.state.learned
         blank = self.builder.blank(setup)
         new = blank.taken_over()
         kept = learned.shared if learned else new
         same = all(name in kept and np.array_equal(kept[name], one) for name, one in new.items())
-        if not is_old and setup == stored and same:
+        if setup == stored and same:
             return
-        with self.writing(take_over=True) as before:
+        with self.writing() as before:
             method = replayed(blank, before.known, progress=progress) if before.known else None
             what = f"taught everything to {setup.method} over {setup.encoder.name}"
-            after = replace(before, stamp=replace(before.stamp, what=what, setup=setup), is_old=False)
+            after = replace(before, stamp=replace(before.stamp, what=what, setup=setup))
             self._write(_with_method(after, method), method)
 
 
@@ -182,3 +320,70 @@ def _with_method(state: State, method: Method | None) -> State:
 def _with_engine(setup: Setup) -> str:
     engine = setup.encoder.settings.get("engine")
     return f"'{setup.encoder.name}'" + (f" (engine {engine})" if engine else "")
+
+
+def relearned(
+    method: Method,
+    before: Sequence[TaughtRelation],
+    after: Sequence[TaughtRelation],
+    *,
+    teaching: int,
+    blank: Callable[[], Method],
+    progress: Progress | None = None,
+) -> Method:
+    """Return a method that has learned `after`; `method`, which has learned `before`, stays unchanged.
+
+    `teaching` is the number of the new teaching.
+    """
+    earlier = {one.id: one.before(teaching) for one in after if one.since < teaching}
+    known = {one.id: one.learned_from for one in before}
+    changed = [one for one in earlier.values() if one.learned_from != known.get(one.id)]
+    gone = known.keys() - earlier.keys()
+    if changed and method.trains:
+        learner = replayed(blank(), list(earlier.values()), progress=progress)
+    else:
+        learner = forked(method)
+        if method.trains:
+            for relation in sorted(gone):
+                learner.forget(relation)
+        elif changed or gone:
+            fresh = replayed(blank(), changed, progress=progress)
+            learner.restore(_merged(method.checkpoint(), fresh.checkpoint(), [*earlier]))
+    new = _task(after, teaching, learner.n_tasks)
+    if new is not None:
+        learner.learn(new)
+    return learner
+
+
+def replayed(method: Method, known: Sequence[TaughtRelation], *, progress: Progress | None = None) -> Method:
+    """Replay all teachings of these relations in order, and return the method."""
+    teachings = sorted({one.since for one in known} | {lesson.teaching for one in known for lesson in one.lessons})
+    for done, teaching in enumerate(teachings):
+        task = _task(known, teaching, method.n_tasks)
+        if task is not None:
+            method.learn(task)
+        if progress:
+            progress(done + 1, len(teachings))
+    return method
+
+
+def _task(known: Sequence[TaughtRelation], teaching: int, index: int) -> Task | None:
+    """The relations and examples of one teaching as a task, in the order of teaching."""
+    taught = (lesson for one in known for lesson in one.lessons if lesson.teaching == teaching)
+    lessons = sorted(taught, key=lambda lesson: lesson.number)
+    named = {lesson.example.relation for lesson in lessons}
+    relations = tuple(one.relation for one in known if one.since == teaching or one.id in named)
+    return Task(index, relations, tuple(one.example for one in lessons)) if relations else None
+
+
+def _merged(old: Checkpoint, new: Checkpoint, order: Sequence[str]) -> Checkpoint:
+    """Combine two checkpoints: the relations of `order`, from `new` if relearned there, else from `old`."""
+    texts = {one.id: one for one in (*old.relations, *new.relations)}
+    fresh = {one.id for one in new.relations}
+    source = {one: new if one in fresh else old for one in order}
+    rows = {
+        name: {one: found.rows[name][one] for one, found in source.items() if one in found.rows.get(name, {})}
+        for name in {**old.rows, **new.rows}
+    }
+    kept = tuple(one for one in old.kept if source.get(one.relation or "") is old) + new.kept
+    return replace(old, relations=tuple(texts[one] for one in order), kept=kept, rows=rows)

@@ -14,6 +14,19 @@ from erda.cli.printing import print_fault
 from erda.errors import SettingsError, join_faults, unknown_name
 
 Commands = argparse._SubParsersAction  # the action that holds the subcommands
+RENAMED = {  # former command -> its present spelling
+    "rename": "edit RELATION --name NEW",
+    "merge": "edit RELATION --into OTHER",
+    "describe": "edit RELATION --description TEXT",
+    "declare": "edit RELATION --types HEAD TAIL",
+    "judge": "teach RELATION SENTENCE --not",
+    "suggest": "review --list --relation RELATION",
+    "history": "versions",
+    "undo": "versions --undo",
+    "prune": "versions --keep N",
+    "data list": "list datasets",
+    "data check": "data convert FILE",
+}
 
 
 class Parser(argparse.ArgumentParser):
@@ -22,9 +35,15 @@ class Parser(argparse.ArgumentParser):
     _is_mixing = False  # inside `parse_known_intermixed_args`, which calls `parse_known_args`
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
-        if action.choices is not None and value not in action.choices:
-            kind = "command" if isinstance(action, Commands) else (*action.option_strings, "word")[0]
-            raise argparse.ArgumentError(None, unknown_name(kind, str(value), map(str, action.choices)))
+        if action.choices is None or value in action.choices:
+            return
+        if not isinstance(action, Commands):
+            fault = unknown_name((*action.option_strings, "word")[0], str(value), map(str, action.choices))
+        elif present := RENAMED.get(f"{self.prog} {value}".removeprefix("erda ")):
+            fault = f"Unknown command '{value}'. Use: erda {present}."
+        else:
+            fault = unknown_name("command", str(value), action.choices)
+        raise argparse.ArgumentError(None, fault)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse; a command reports its own unknown options, since it knows the valid ones."""
@@ -71,12 +90,6 @@ def below_one(options: argparse.Namespace, *names: str) -> list[str]:
         for name, value in given.items()
         if value is not None and value < 1
     ]
-
-
-def without_effect(options: argparse.Namespace, *, local: Sequence[str], ray: Sequence[str]) -> list[str]:
-    """Return faults of options that belong to the other `--engine`."""
-    other, names = ("local", local) if options.engine == "ray" else ("ray", ray)
-    return [f"--{name}: only with --engine {other}." for name in names if getattr(options, name) is not None]
 
 
 def refuse(faults: Sequence[str]) -> None:

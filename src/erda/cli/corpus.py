@@ -1,23 +1,25 @@
-"""`erda corpus build | stats | show | search`: build and inspect a corpus."""
+"""`erda corpus build | stats | index | augment | train | pairs | background`."""
 
 from __future__ import annotations
 
 import argparse
+import shlex
+import shutil
 import sys
-from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from erda.cli import corpus_index, corpus_train
-from erda.cli.checking import Commands, add_command
-from erda.cli.corpus_train import add_exclude_arguments
-from erda.cli.printing import marked, print_line
+from erda.cli.checking import Commands, add_command, below_one, refuse
+from erda.cli.printing import SHORT_BRACKETS, marked, print_line
+from erda.cli.settings_options import add_sets, settings_of
+from erda.cli.store_options import add_overwrite
+from erda.errors import SettingsError
 
 if TYPE_CHECKING:
-    from erda.corpus.corpus_build import BuildReport
-    from erda.corpus.corpus_store import CorpusSentence
+    from erda.corpus.augment import Augmentation
+    from erda.corpus.manifest import Manifest
 
+SHOWN_EXTRAS = 3  # per relation
 EXAMPLES = """\
 `erda corpus COMMAND --help` describes a command; docs/corpus.md shows the whole workflow.
 
@@ -32,104 +34,164 @@ BUILD_ABOUT = (
 BUILD_EXAMPLES = """examples:
   erda corpus build tagged.jsonl.gz --out corpora/mine
   erda corpus build enwiki-latest-pages-articles.xml.bz2 --out corpora/enwiki --workers 8 --exclude test.jsonl
-  erda corpus build more.jsonl.gz --out corpora/mine --add
-  erda corpus build notes.txt --names people-and-places.txt --out corpora/notes
+  erda corpus build notes.txt --names people-and-places.txt --out corpora/notes --set max_pairs=2
+"""
+BUILD_SETS = (
+    "format (jsonl, wikipedia or text; default: by file name), max_pairs (12) per sentence, max_tokens (250), "
+    "exclude_overlap (0.5; 0 keeps near-duplicates), memory (2GB) for sorting"
+)
+INDEX_EXAMPLES = """\
+Run the same command again to resume after an interruption. docs/augmentation.md describes how the kind of index is
+chosen.
+
+examples:
+  erda corpus index corpora/wiki
+  erda corpus index corpora/wiki --model models/my-similarity
+  erda corpus index corpora/wiki --device cuda --set dtype=bfloat16 --set batch_size=512 --address local --workers 4
+  erda corpus index corpora/wiki --address 10.0.0.1:6379
+"""
+INDEX_SETS = "dtype (float32; bfloat16 on a GPU, int8 on a CPU), batch_size (64)"
+AUGMENT_EXAMPLES = """\
+The output is in erda's JSONL format: add the lines that you trust to your examples.
+
+examples:
+  erda corpus augment my-examples.jsonl --corpus corpora/wiki
+  erda corpus augment my-examples.jsonl --corpus corpora/wiki --out extras.jsonl --set n_neighbours=3
+  erda corpus augment my-examples.jsonl --corpus corpora/wiki --known test.jsonl --set agreement=mean
+"""
+AUGMENT_SETS = "a setting of docs/augmentation.md, such as match_threshold, n_neighbours or agreement"
+TRAIN_ABOUT = (
+    "Train a similarity model on sentences with the same two entities. The same command resumes an interrupted "
+    "training from its last checkpoint."
+)
+TRAIN_EXAMPLES = """examples:
+  erda corpus train corpora/wiki --out models/mine
+  erda corpus train corpora/wiki --out models/paper --set limit=50000 --set objective=paper
+  erda corpus train pairs.npz --out models/mine --set device=cuda --set bf16=true --set batch_size=1024
+  erda corpus train corpora/wiki --encoder mpnet --set rank=0 --out models/mpnet-all-weights
+"""
+TRAIN_SETS = "a setting of docs/similarity.md, such as device, limit, n_epochs, batch_size, rank or objective"
+PAIRS_EXAMPLES = """examples:
+  erda corpus pairs corpora/wiki --out pairs.npz
+  erda corpus pairs tagged-0.jsonl.gz tagged-1.jsonl.gz --exclude test.jsonl validation.jsonl --out pairs.npz
+"""
+BACKGROUND_EXAMPLES = """examples:
+  erda corpus background models/mine tagged-0.jsonl.gz tagged-1.jsonl.gz
 """
 
 
 def add_parser(subparsers: Commands[argparse.ArgumentParser]) -> None:
     """Add the group `corpus` to the command line."""
-    about = "Build and inspect a corpus of unlabelled text with tagged entities."
+    about = "Build and use a corpus of unlabelled text with tagged entities."
     group = add_command(subparsers, "corpus", about, EXAMPLES, brief="build and search a corpus of unlabelled text")
     commands = group.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add_build(commands)
-    _add_inspection(commands)
-    corpus_train.add_commands(commands)
-    corpus_index.add_commands(commands)
 
-
-def _add_build(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = add_command(commands, "build", BUILD_ABOUT, BUILD_EXAMPLES)
-    add = parser.add_argument
-    count = partial(add, metavar="N", type=int)
-    add("sources", metavar="SOURCE", type=Path, nargs="+", help="files to read; .gz and .bz2 too")
-    add("--out", metavar="DIR", type=Path, required=True, help="folder of the corpus")
-    add_exclude_arguments(parser)
-    add("--add", action="store_true", help="add the sources to the existing corpus")
-    about = "resume an unfinished build (default), or discard it and start over"
-    add("--resume", action=argparse.BooleanOptionalAction, default=True, help=about)
-    about = "maximum ordered entity pairs per sentence, closest first (default: 12); JSONL rows are single pairs"
-    count("--max-pairs", default=12, help=about)
-    count("--max-tokens", default=250, help="drop longer sentences (default: 250)")
-    add("--format", metavar="NAME", help="jsonl, wikipedia or text (default: by file name)")
-    add("--names", metavar="FILE", type=Path, help="plain text: entity names, one per line [tab id]")
-    add(
-        "--spacy", metavar="MODEL", help="plain text: spaCy pipeline; 'entities' means that of 'erda data get entities'"
-    )
-    count("--workers", default=1, help="processes that parse wikitext (default: 1)")
-    add("--memory", metavar="SIZE", default="2GB", help="memory for sorting (default: 2GB)")
+    parser.add_argument("sources", metavar="SOURCE", type=Path, nargs="+", help="files to read; .gz and .bz2 too")
+    parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="folder of the corpus")
+    _add_exclude(parser)
+    parser.add_argument("--names", metavar="FILE", help="plain text: entity names, one per line [tab id]")
+    about = "plain text: spaCy pipeline; 'entities' means that of 'erda data get entities'"
+    parser.add_argument("--spacy", metavar="MODEL", help=about)
+    parser.add_argument("--workers", metavar="N", type=int, help="processes that parse wikitext (default: 1)")
+    add_sets(parser, BUILD_SETS)
     parser.set_defaults(handler=build)
 
-
-def _add_inspection(commands: Commands[argparse.ArgumentParser]) -> None:
     about = "Count rows, entity pairs, entities, repeated pairs, lengths, sources and dropped rows."
-    stats = add_command(commands, "stats", about, "examples:\n  erda corpus stats corpora/mine\n")
-    stats.set_defaults(handler=show_stats)
+    parser = add_command(commands, "stats", about, "examples:\n  erda corpus stats corpora/mine\n")
+    parser.add_argument("corpus", metavar="DIR", type=Path, help="folder of a corpus")
+    parser.set_defaults(handler=show_stats)
 
-    about = "Show the sentences of an entity pair, head first; case and spacing of the names are ignored."
-    examples = 'examples:\n  erda corpus show corpora/mine "Kim Campbell" "Prime Minister of Canada"\n'
-    show = add_command(commands, "show", about, examples)
-    show.set_defaults(handler=show_pair)
+    about = "Embed all sentences of a corpus and build a nearest-neighbour index."
+    parser = add_command(commands, "index", about, INDEX_EXAMPLES)
+    parser.add_argument("corpus", metavar="DIR", type=Path, help="corpus of 'erda corpus build'")
+    _add_model(parser)
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... (default: cpu)")
+    about = "embed on a Ray cluster: auto, HOST:PORT, or local for several processes on this machine"
+    parser.add_argument("--address", metavar="ADDR", help=about)
+    parser.add_argument("--workers", metavar="N", type=int, help="Ray workers (default: one per GPU, or per CPU)")
+    add_sets(parser, INDEX_SETS)
+    parser.set_defaults(handler=index_corpus)
 
-    about = "Show sentences that contain every word of a text; exact phrases come first."
-    search = add_command(commands, "search", about, 'examples:\n  erda corpus search corpora/mine "was born in"\n')
-    search.set_defaults(handler=search_text)
+    about = "Find extra examples for a file of examples in a corpus; show and write them."
+    parser = add_command(commands, "augment", about, AUGMENT_EXAMPLES)
+    parser.add_argument("file", metavar="FILE", type=Path, help="labelled examples in any format of docs/data.md")
+    parser.add_argument("--corpus", metavar="DIR", type=Path, required=True, help="corpus with an index")
+    about = "output file (default: FILE's name + .extra.jsonl)"
+    parser.add_argument("--out", metavar="FILE", type=Path, help=about)
+    add_overwrite(parser)
+    parser.add_argument("--known", metavar="FILE", type=Path, nargs="+", default=[], help="sentences to skip")
+    _add_model(parser)
+    add_sets(parser, AUGMENT_SETS)
+    parser.set_defaults(handler=augment)
+    _add_training(commands)
 
-    for parser in (stats, show, search):
-        parser.add_argument("directory", metavar="DIR", type=Path, help="folder of a corpus")
-    show.add_argument("head", metavar="HEAD", help="name (or title) of the head entity")
-    show.add_argument("tail", metavar="TAIL", help="name (or title) of the tail entity")
-    show.add_argument("--limit", metavar="N", type=int, default=50, help="sentences to show (default: 50)")
-    search.add_argument("text", metavar="TEXT", help="words to search for; case is ignored")
-    search.add_argument("--limit", metavar="N", type=int, default=20, help="sentences to show (default: 20)")
+
+def _add_training(commands: Commands[argparse.ArgumentParser]) -> None:
+    parser = add_command(commands, "train", TRAIN_ABOUT, TRAIN_EXAMPLES)
+    about = "a packed file of 'erda corpus pairs', or corpus folders and tagged JSONL files"
+    parser.add_argument("sources", metavar="SOURCE", type=Path, nargs="+", help=about)
+    parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="folder of the model")
+    about = "pretrained model to start from (default: minilm)"
+    parser.add_argument("--encoder", metavar="NAME", default="minilm", help=about)
+    about = "labelled sentences to measure on (default: FewRel's validation data, if in the data folder)"
+    parser.add_argument("--validation", metavar="FILE", type=Path, help=about)
+    add_sets(parser, TRAIN_SETS)
+    parser.set_defaults(handler=train_model)
+
+    about = "Pack sentences as word pieces into one file, to train from it on a machine without the corpus."
+    parser = add_command(commands, "pairs", about, PAIRS_EXAMPLES)
+    parser.add_argument("sources", metavar="SOURCE", type=Path, nargs="+", help="corpus folders or tagged JSONL files")
+    parser.add_argument("--out", metavar="FILE", type=Path, required=True, help="new file, .npz")
+    _add_exclude(parser)
+    about = "pretrained model with the word pieces; minilm and mpnet share theirs (default: minilm)"
+    parser.add_argument("--encoder", metavar="NAME", default="minilm", help=about)
+    parser.set_defaults(handler=write_pairs)
+
+    about = "Write the background of trained weights: vectors of general sentences, used for the answer 'no relation'."
+    parser = add_command(commands, "background", about, BACKGROUND_EXAMPLES)
+    parser.add_argument("model", metavar="MODEL", help="folder of a model, or packaged minilm or mpnet")
+    parser.add_argument("sources", metavar="FILE", type=Path, nargs="+", help="tagged JSONL files")
+    parser.set_defaults(handler=write_background)
+
+
+def _add_exclude(parser: argparse.ArgumentParser) -> None:
+    about = "files of test and validation data; their sentences and near-duplicates are dropped"
+    parser.add_argument("--exclude", metavar="FILE", type=Path, nargs="+", action="extend", default=[], help=about)
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    about = "folder of 'erda corpus train', or an encoder (default: the packaged model)"
+    parser.add_argument("--model", metavar="NAME", help=about)
 
 
 def build(args: argparse.Namespace) -> None:
-    """Build a corpus and print the numbers of added and dropped rows."""
-    from erda.corpus.corpus_build import BuildSettings, build_corpus
-    from erda.corpus.sources import Limits, SourceSettings
+    """Build a corpus and print the numbers of rows and of dropped rows."""
+    from erda.corpus.corpus_build import build_corpus
+    from erda.corpus.sources import BuildSettings
 
-    report = build_corpus(
+    flags = {name: value for name in ("names", "spacy", "workers") if (value := getattr(args, name)) is not None}
+    manifest = build_corpus(
         args.sources,
         args.out,
         exclude=args.exclude,
-        exclude_overlap=args.exclude_overlap,
-        settings=BuildSettings(
-            limits=Limits(max_pairs=args.max_pairs, max_tokens=args.max_tokens),
-            reading=SourceSettings(format=args.format, names=args.names, spacy=args.spacy, n_workers=args.workers),
-            memory=args.memory,
-        ),
-        add=args.add,
-        resume=args.resume,
-        show=lambda line: print_line(line, file=sys.stderr),
+        settings=settings_of(BuildSettings, args.sets, flags, what="setting of a build"),
+        show=_show,
     )
-    _print_report(report, args.out)
+    print_line(f"{args.out}: {manifest.n_rows:,} rows, version {manifest.digest[:12]}")
+    _print_dropped(manifest)
 
 
-def _print_report(report: BuildReport, folder: Path) -> None:
-    manifest = report.manifest
-    if not report.n_added:
-        print_line(f"{folder}: complete, nothing to do ({manifest.n_rows:,} rows, all files verified).")
-        return
-    print_line(f"{folder}: {manifest.n_rows:,} rows, {report.n_added:,} of them new, version {manifest.digest[:12]}.")
-    latest = manifest.segments[-1]
-    if latest.dropped:
+def _show(line: str) -> None:
+    print_line(line, file=sys.stderr)
+
+
+def _print_dropped(manifest: Manifest) -> None:
+    """Print the number of dropped rows by reason, with the first place of each."""
+    places = {reason: shown[0] for source in reversed(manifest.sources) for reason, shown in source.places.items()}
+    if manifest.dropped:
         print_line("Dropped, by reason:")
-    places: dict[str, str] = {}
-    for source in latest.sources:
-        for reason, shown in source.places.items():
-            places.setdefault(reason, shown[0])
-    for reason, n in sorted(latest.dropped.items(), key=lambda item: (-item[1], item[0])):
+    for reason, n in manifest.dropped.items():
         print_line(f"  {n:>12,}  {reason}" + (f"  (first: {places[reason]})" if reason in places else ""))
 
 
@@ -137,63 +199,132 @@ def show_stats(args: argparse.Namespace) -> None:
     """Print the counts of a corpus."""
     from erda.corpus.corpus_store import CorpusStore
 
-    stats = CorpusStore.open(args.directory).stats()
-    share = stats.rows_of_repeated / stats.n_rows if stats.n_rows else 0.0
+    store = CorpusStore.open(args.corpus)
+    stats = store.stats()
     lengths = f"mean {stats.length_mean:.1f}, median {stats.length_median:.0f}, 95 % up to {stats.length_p95:.0f}"
     for name, value in (
         ("rows", f"{stats.n_rows:,}"),
         ("sentences", f"{stats.n_sentences:,}"),
         ("entity pairs", f"{stats.n_pairs:,}"),
-        ("repeated pairs", f"{stats.repeated_pairs:,} ({share:.1%} of the rows)"),
+        ("repeated pairs", f"{stats.repeated_pairs:,} ({stats.rows_of_repeated / stats.n_rows:.1%} of the rows)"),
         ("entities", f"{stats.n_entities:,}"),
         ("documents", f"{stats.n_documents:,}"),
         ("tokens", f"{lengths}, longest {stats.length_max}"),
-        ("version", stats.digest[:12]),
-        ("excluded", ", ".join(stats.excluded_from) or "nothing"),
+        ("version", store.digest[:12]),
+        ("excluded", ", ".join(store.manifest.excluded_from) or "nothing"),
     ):
         print_line(f"{name:<18} {value}")
-    for title, counts in (
-        ("Sources (rows before removing duplicates):", stats.sources),
-        ("Dropped, by reason:", tuple(stats.dropped.items())),
-    ):
-        print_line()
-        print_line(f"{title}")
-        for name, n in counts:
-            print_line(f"  {n:>12,}  {name}")
-    if not stats.dropped:
-        print_line("  nothing")
+    print_line("Sources (rows before removing duplicates):")
+    for source in store.manifest.sources:
+        print_line(f"  {source.n_rows:>12,}  {Path(source.path).name}")
+    _print_dropped(store.manifest)
 
 
-def show_pair(args: argparse.Namespace) -> None:
-    """Print the sentences of an entity pair."""
+def index_corpus(args: argparse.Namespace) -> None:
+    """Embed rows without a vector, and make the index."""
     from erda.corpus.corpus_store import CorpusStore
-    from erda.text.keys import EntityPair
+    from erda.corpus.embedders import ShardWorker, ray_embedder
+    from erda.corpus.similarity import load_similarity
+    from erda.corpus.vector_index import build_index
+    from erda.corpus.vector_shards import EmbedSettings
 
-    store = CorpusStore.open(args.directory)
-    pair = EntityPair(args.head, args.tail)
-    n_found = len(store.find([pair])[0])
-    print_sentences(store.sentences_of([pair], limit_per_pair=args.limit)[0])
-    if not n_found:
-        print_line(f"No sentence with head '{args.head}' and tail '{args.tail}'.")
-        for role, name in (("head", args.head), ("tail", args.tail)):
-            near = ", ".join(store.names_like(name))
-            print_line(f"  {role}: " + (f"the corpus has {near}" if near else f"no entity like '{name}'"))
-    elif n_found > args.limit:
-        print_line(f"... {args.limit:,} of {n_found:,} sentences; show more with --limit.")
+    faults = ["--workers: only with --address."] if args.workers and not args.address else []
+    refuse([*below_one(args, "workers"), *faults])
+    settings = settings_of(EmbedSettings, args.sets, {}, what="setting of embedding")
+    store = CorpusStore.open(args.corpus)
+    here = {"device": args.device, "dtype": settings.dtype}
+    model = load_similarity(args.model, **({} if args.address else here))  # Ray: only for its fingerprint
+    embedder = None
+    if args.address:
+        origin = {"corpus": store.folder, "digest": store.digest, "model": args.model, "fingerprint": model.fingerprint}
+        worker = ShardWorker(**origin, **here, batch_size=settings.batch_size)
+        embedder = ray_embedder(worker, args.address, args.workers)
+    index = build_index(store, model, embedder=embedder, batch_size=settings.batch_size, show=_show)
+    about = index.about
+    print_line(f"{about.n_rows:,} rows, {about.dim} dimensions, {about.factory}: {about.file.size / 1e6:,.1f} MB")
+    recall = f"recall@1 {about.search.recall:.3f} against exact search"
+    print_line("exact search" if about.factory == "Flat" else recall)
+    print_line(f"in {index.shards.folder}")
 
 
-def search_text(args: argparse.Namespace) -> None:
-    """Print sentences that contain every word of a text."""
-    from erda.corpus.corpus_store import CorpusStore
+def augment(args: argparse.Namespace) -> None:
+    """Find extra examples, write them, and print some."""
+    from erda.corpus.augment import AugmentSettings, open_augmenter, write_extras
+    from erda.data.own_data import read_examples
+    from erda.outputs import check_output
 
-    found = CorpusStore.open(args.directory).search(args.text, limit=args.limit)
-    print_sentences(found.sentences)
-    more = f"; the first {len(found.sentences):,} are shown" if found.n_rows > len(found.sentences) else ""
-    print_line(f"{found.n_rows:,} rows contain '{args.text}'{more}.")
+    settings = settings_of(AugmentSettings, args.sets, {}, what="setting of the augmentation")
+    out = args.out or args.file.with_name(args.file.name.split(".")[0] + ".extra.jsonl")
+    check_output(out, args.file, *args.known, overwrite=args.overwrite)
+    examples = read_examples(args.file).examples
+    known = [example for path in args.known for example in read_examples(path).examples]
+    found = open_augmenter(args.corpus, args.model).find(examples, known=known, settings=settings)
+    write_extras(found, out)
+    _print_augmentation(found)
+    print_line()
+    print_line(f"{len(found.extras)} extra examples written to {out}")
 
 
-def print_sentences(sentences: Iterable[CorpusSentence]) -> None:
-    """Print sentences with row number, entities in brackets, and source."""
-    for sentence in sentences:
-        source = f"  ({sentence.example.source})" if sentence.example.source else ""
-        print_line(f"{sentence.row:>9}  {marked(sentence.example)}{source}")
+def _print_augmentation(found: Augmentation) -> None:
+    """Print a few extra examples of each relation, and the counts."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 160
+    by_relation: dict[str, list[str]] = {}
+    for extra in sorted(found.extras, key=lambda extra: -extra.score):
+        line = f"  {extra.score:5.2f} {extra.margin:+6.2f}  {extra.rule:12}  {marked(extra.example, SHORT_BRACKETS)}"
+        by_relation.setdefault(str(extra.example.relation), []).append(line)
+    for relation, lines in sorted(by_relation.items()):
+        print_line(f"{relation}: {len(lines)} extra")
+        print_line("  score margin  rule          sentence")
+        for line in lines[:SHOWN_EXTRAS]:
+            print_line(line if len(line) <= width else line[: width - 1] + "…")
+        if len(lines) > SHOWN_EXTRAS:
+            print_line(f"  ... and {len(lines) - SHOWN_EXTRAS} more")
+    counts = ", ".join(f"{n} by {rule}" for rule, n in found.counts.items())
+    print_line()
+    print_line(f"{found.n_examples} examples, {found.n_matched} with their entity pair in the corpus: {counts}")
+    if found.dropped:
+        print_line("rejected: " + "; ".join(f"{n} {reason}" for reason, n in found.dropped.items()))
+
+
+def train_model(args: argparse.Namespace) -> None:
+    """Train a similarity model and print its measures before and after."""
+    from erda.corpus.similarity_run import run_training
+    from erda.corpus.similarity_settings import TrainCommandSettings
+
+    report = run_training(
+        args.sources,
+        settings_of(TrainCommandSettings, args.sets, {}, what="setting of a training"),
+        encoder=args.encoder,
+        out=args.out,
+        validation=args.validation,
+        command=shlex.join(["erda", *sys.argv[1:]]),
+    )
+    for line in (*report.lines(), f"saved in {args.out}"):
+        print_line(line)
+
+
+def write_pairs(args: argparse.Namespace) -> None:
+    """Pack sentences into a file of pairs."""
+    from erda.corpus.exclude import Excluded
+    from erda.corpus.training_pairs import PACKED, read_pair_rows
+    from erda.encoders.layers import load_tokenizer
+    from erda.encoders.weights import find_model
+
+    if args.out.suffix != PACKED or args.out.exists():
+        raise SettingsError(f"--out is {args.out}: expected a new file whose name ends in {PACKED}.")
+    tokenizer = load_tokenizer(find_model(args.encoder), mode="markers")
+    rows = read_pair_rows(args.sources, tokenizer, excluded=Excluded.read(args.exclude) if args.exclude else None)
+    rows.save(args.out)
+    size = args.out.stat().st_size / 2**20
+    print_line(f"{args.out}: {len(rows):,} sentences, {rows.n_links:,} pairs, {size:.1f} MiB")
+    for reason, n in (rows.made_of.left_out or {}).items():
+        print_line(f"  dropped: {n:,}, {reason}")
+
+
+def write_background(args: argparse.Namespace) -> None:
+    """Write the background of trained weights."""
+    from erda.corpus.similarity_run import make_background
+
+    path = make_background(args.model, args.sources)
+    print_line(f"{path}: {path.stat().st_size / 2**20:.1f} MiB")
+    print_line("Existing stores keep their background; to use the new one: erda teach --relearn --store DIR")

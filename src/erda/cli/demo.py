@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command
 from erda.cli.printing import print_line, print_tables
-from erda.cli.settings import seeds_of
+from erda.cli.settings_options import seeds_of
 from erda.errors import ErdaError, join_faults
 
 if TYPE_CHECKING:

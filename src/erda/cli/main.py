@@ -21,14 +21,12 @@ from erda.errors import EXTRAS, ErdaError, not_installed
 GROUPS: dict[
     str, dict[str, tuple[str, ...]]
 ] = {  # title -> module of erda.cli -> its commands; only the module of the command that runs is imported
-    "first steps": {"demo": ("demo",), "list": ("list",)},
+    "first steps": {"demo": ("demo",)},
     "an extractor of your own": {
-        "teach": ("teach", "relations", "forget", "undo", "history", "prune", "suggest"),
-        "judge": ("judge", "tune", "declare"),
-        "edit": ("rename", "merge", "describe"),
-        "review": ("review",),
-        "predict": ("predict", "extract", "evaluate"),
-        "export": ("export",),
+        "teach_commands": ("teach", "relations", "forget", "edit"),
+        "review_commands": ("review",),
+        "predict_commands": ("predict", "extract", "evaluate", "tune"),
+        "version_commands": ("versions", "export"),
         "serve": ("serve",),
     },
     "experiments": {
@@ -36,7 +34,7 @@ GROUPS: dict[
         "paper": ("paper",),
         "report": ("report",),
     },
-    "data and unlabelled text": {"data": ("data",), "corpus": ("corpus",)},
+    "data and unlabelled text": {"data_commands": ("list", "data"), "corpus": ("corpus",)},
 }
 EXAMPLES = """\
 `erda COMMAND --help` says more about a command.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from erda.cli.checking import Commands, add_command, below_one, refuse
 from erda.cli.printing import print_fault, print_line
-from erda.cli.settings import add_sets, read_given
+from erda.cli.settings_options import add_sets, read_given
 
 EXAMPLES = """\
 The same command does not repeat finished runs; an interrupted run starts again. Rows that learn from extra examples

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from erda.errors import one_line, printable
@@ -12,12 +12,11 @@ if TYPE_CHECKING:
     from erda.benchmark.report.table_formats import ResultTable
     from erda.types import Example
 
-BRACKETS = (("[head: ", "]"), ("[tail: ", "]"))
 SHORT_BRACKETS = (("[", "]"), ("{", "}"))
 
 
-def marked(example: Example, marks: tuple[tuple[str, str], tuple[str, str]] = BRACKETS) -> str:
-    """A sentence with its head and tail in marks: [head: Oslo] lies in [tail: Norway]."""
+def marked(example: Example, marks: tuple[tuple[str, str], tuple[str, str]] = SHORT_BRACKETS) -> str:
+    """A sentence with its head and tail in marks: [Oslo] lies in {Norway}."""
     words = [one_line(token) for token in example.tokens]
     for (left, right), entity in zip(marks, (example.head, example.tail), strict=True):
         words[entity.span.start] = left + words[entity.span.start]
@@ -42,9 +41,17 @@ class PrintableOutput:
 def print_line(text: str = "", *, file: TextIO | None = None, flush: bool = False) -> None:
     """Print one line; line breaks inside it are escaped, since they come from a name.
 
-    Commands print everything with this, `print_fault` or `print_tables`, and never with `print`.
+    Commands print everything with the functions of this module, never with `print`.
     """
     print(one_line(text), file=file, flush=flush)
+
+
+def print_columns(sides: str, rows: Iterable[Sequence[object]]) -> None:
+    """Print rows in columns as wide as their longest cells; `sides` has `<` or `>` for each column."""
+    cells = [[one_line(str(cell)) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        print_line("  ".join(map("{:{}{}}".format, row, sides, widths)).rstrip())
 
 
 def print_fault(fault: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command, below_one, refuse
 from erda.cli.printing import print_line, print_tables
-from erda.cli.settings import add_settings, load_settings
+from erda.cli.settings_options import add_settings, load_settings
 from erda.errors import ErdaError, join_faults, merge_faults
 
 if TYPE_CHECKING:

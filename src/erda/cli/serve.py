@@ -6,19 +6,18 @@ import argparse
 import sys
 from pathlib import Path
 
-from erda.cli.checking import Commands, add_command, below_one, named_path, refuse
+from erda.cli.checking import Commands, add_command, named_path
 from erda.cli.printing import print_line
-from erda.cli.store import default_store
+from erda.cli.store_options import default_store
 from erda.errors import require
 
 SERVE = """\
 Without a token, the server answers only this machine. --token-file adds a token, which is part of the printed address.
-Any --host other than loopback needs a token. Several --workers share the store: all of them answer, and one at a time
-teaches.
+Any --host other than loopback needs a token.
 
 examples:
   erda serve my-extractor
-  erda serve my-extractor --engine ray --address auto --workers 4
+  erda serve my-extractor --engine ray --address auto
   erda serve my-extractor --host 0.0.0.0 --token-file token.txt --allow-host erda.example.org
 """
 
@@ -37,14 +36,10 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     serve.add_argument("--token-file", type=Path, metavar="FILE", help=token)
     names = "another name of this server, for example behind a proxy (may be repeated)"
     serve.add_argument("--allow-host", action="append", default=[], metavar="NAME", help=names)
-    workers = "processes that answer (default: 1); with --engine ray, replicas"
-    serve.add_argument("--workers", type=int, default=1, metavar="N", help=workers)
-    engine = "local: processes on this machine; ray: replicas and one writer on a Ray cluster whose nodes all see STORE"
+    engine = "local: one process; ray: replicas and one writer on a Ray cluster whose nodes all see STORE"
     serve.add_argument("--engine", choices=("local", "ray"), default="local", help=f"{engine} (default: local)")
     cluster = "Ray cluster: 'auto' or HOST:PORT (default: a cluster of this process)"
     serve.add_argument("--address", metavar="ADDRESS", help=cluster)
-    rate = "requests per second and client (default: 1000)"
-    serve.add_argument("--rate", type=int, default=1000, metavar="N", help=rate)
     serve.add_argument("--no-browser", action="store_true", help="do not open the page")
     serve.set_defaults(handler=run_serve)
 
@@ -54,12 +49,9 @@ def run_serve(options: argparse.Namespace) -> None:
     require("fastapi", "uvicorn", "prometheus_client")
     from erda.serve.application import ServerSettings
     from erda.serve.launch import read_token, serve
-    from erda.serve.limits import Limits
 
-    refuse(below_one(options, "workers", "rate"))
     token = read_token(options.token_file) if options.token_file else None
-    limits = Limits(rate=options.rate)
-    settings = ServerSettings(options.store, options.host, options.port, token, tuple(options.allow_host), limits)
+    settings = ServerSettings(options.store, options.host, options.port, token, tuple(options.allow_host))
 
     def started(address: str) -> None:
         print_line(address)
@@ -72,6 +64,6 @@ def run_serve(options: argparse.Namespace) -> None:
     if options.engine == "ray":
         from erda.serve.ray_engine import serve_on_ray
 
-        serve_on_ray(settings, n_replicas=options.workers, address=options.address, started=started)
+        serve_on_ray(settings, address=options.address, started=started)
     else:
-        serve(settings, n_workers=options.workers, started=started)
+        serve(settings, started=started)

@@ -12,18 +12,15 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import repeat
-from math import ceil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from erda.data.formats.published_formats import N_FIELDS
-from erda.errors import DataError, SettingsError
-from erda.files import decode_json, read_arrays, write_arrays
+from erda.errors import DataError
+from erda.files import decode_json
 from erda.text.keys import sentence_key
 from erda.text.reading import JsonWalk, read_lines
 
@@ -37,117 +34,54 @@ _WORD = re.compile(r"[^\W_]+")
 _POWERS = np.array([pow(0x9E3779B97F4A7C15, power, 1 << 64) for power in range(RUN)], np.uint64)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sentence:
-    """Word 8-grams of an excluded sentence; a near-duplicate contains at least `needed` of them."""
-
-    runs: np.ndarray
-    needed: int
-
-
-@dataclass(frozen=True, slots=True)
-class _SortedRuns:
-    """The 8-grams of all sentences, sorted by hash."""
-
-    runs: np.ndarray  # [n]
-    owners: np.ndarray  # [n] index of the sentence among the sorted keys
-    needed: np.ndarray  # [n_sentences]
-
-
 class Excluded:
-    """Excluded sentences by key."""
+    """Excluded sentences: `sentences` maps a sentence key to the distinct 8-grams of the sentence."""
 
-    def __init__(self, sentences: dict[int, _Sentence] | None = None) -> None:
-        self._sentences = sentences or {}
+    def __init__(self, sentences: Mapping[int, np.ndarray], *, overlap: float) -> None:
+        self._known = set(sentences)
+        keys = np.sort(np.fromiter(sentences, np.uint64, len(sentences)))
+        runs = [sentences[key] for key in keys.tolist()]
+        n_runs = np.array([len(one) for one in runs], np.int64)
+        all_runs = np.concatenate([NO_RUNS, *runs])
+        self._needed = np.maximum(1, np.ceil(overlap * n_runs - 1e-9)).astype(np.int64)  # 8-grams of a near-duplicate
+        whole = hashlib.sha256(keys.tobytes())
+        for array in (keys, all_runs, n_runs, self._needed) if len(all_runs) else ():
+            whole.update(array.tobytes())
+        self.digest = whole.hexdigest()
+        order = np.argsort(all_runs, kind="stable")
+        self._runs, self._owners = all_runs[order], np.repeat(np.arange(len(keys)), n_runs)[order]
 
     @classmethod
     def read(cls, paths: Iterable[Path], *, overlap: float = OVERLAP) -> Excluded:
         """Exclude the sentences of files; `overlap` 0 accepts near-duplicates."""
-        if not 0 <= overlap <= 1:
-            raise SettingsError(f"--exclude-overlap: must be from 0 to 1, got {overlap:g}.")
-        found: dict[int, _Sentence] = {}
+        found: dict[int, np.ndarray] = {}
         for path in paths:
             texts = list(sentences_of_file(path))
-            runs = runs_of_each(texts) if overlap else repeat(NO_RUNS)
-            for text, held in zip(texts, runs, strict=False):
-                found.setdefault(sentence_key(text), _Sentence(held, max(1, ceil(overlap * len(held) - 1e-9))))
             if not texts:
                 raise DataError(f"{path}: no sentences to exclude; expected JSONL, a CFRL split, JSON or plain text.")
-        return cls(found)
-
-    def __len__(self) -> int:
-        return len(self._sentences)
-
-    def __or__(self, other: Excluded) -> Excluded:
-        both = {**self._sentences, **other._sentences}
-        for key in self._sentences.keys() & other._sentences.keys():
-            both[key] = min(
-                self._sentences[key], other._sentences[key], key=lambda rule: (not len(rule.runs), rule.needed)
-            )
-        return Excluded(both)
-
-    @cached_property
-    def keys(self) -> np.ndarray:
-        """Sorted keys of the sentences."""
-        return np.sort(np.fromiter(self._sentences, np.uint64, len(self._sentences)))
-
-    @property
-    def digest(self) -> str:
-        """Digest of the sentences and of their 8-grams."""
-        whole = hashlib.sha256(self.keys.tobytes())
-        arrays = self._arrays()
-        if len(arrays["runs"]):
-            for array in arrays.values():
-                whole.update(array.tobytes())
-        return whole.hexdigest()
+            for text, runs in zip(texts, runs_of_each(texts) if overlap else repeat(NO_RUNS), strict=False):
+                found.setdefault(sentence_key(text), runs)
+        return cls(found, overlap=overlap)
 
     def rejected(self, keys: Mapping[str, int]) -> dict[str, str]:
         """Map each rejected sentence to the reason; `keys` maps sentences to their keys."""
-        rejected = {text: SAME for text, key in keys.items() if key in self._sentences}
-        known, texts = self._sorted_runs, list(keys)
-        if not texts or not len(known.runs):
+        rejected = {text: SAME for text, key in keys.items() if key in self._known}
+        texts = list(keys)
+        if not texts or not len(self._runs):
             return rejected
         runs, ends = word_runs(texts)
-        left = known.runs.searchsorted(runs)
-        places = np.flatnonzero(known.runs.take(left, mode="clip") == runs)
-        right = known.runs.searchsorted(runs[places], "right")
+        left = self._runs.searchsorted(runs)
+        places = np.flatnonzero(self._runs.take(left, mode="clip") == runs)
+        right = self._runs.searchsorted(runs[places], "right")
         shared: dict[int, set[tuple[int, int]]] = {}  # text -> (excluded sentence, shared 8-gram)
         for number, run, start, end in zip(ends.searchsorted(places), runs[places], left[places], right, strict=True):
-            for owner in known.owners[start:end].tolist():
+            for owner in self._owners[start:end].tolist():
                 shared.setdefault(int(number), set()).add((owner, int(run)))
         for number, found in shared.items():
             counts = Counter(owner for owner, _ in found)
-            if any(n >= known.needed[owner] for owner, n in counts.items()):
+            if any(n >= self._needed[owner] for owner, n in counts.items()):
                 rejected.setdefault(texts[number], NEAR)
         return rejected
-
-    def save(self, path: Path) -> None:
-        """Write a file for `load`."""
-        write_arrays(path, self._arrays())
-
-    @classmethod
-    def load(cls, path: Path) -> Excluded:
-        """Read a file that `save` wrote."""
-        arrays = read_arrays(path)
-        runs = np.split(arrays["runs"], np.cumsum(arrays["n_runs"])[:-1])
-        parts = zip(arrays["keys"].tolist(), runs, arrays["needed"].tolist(), strict=True)
-        return cls({key: _Sentence(held, needed) for key, held, needed in parts})
-
-    @cached_property
-    def _sorted_runs(self) -> _SortedRuns:
-        arrays = self._arrays()
-        order = np.argsort(arrays["runs"], kind="stable")
-        owners = np.repeat(np.arange(len(self)), arrays["n_runs"])
-        return _SortedRuns(arrays["runs"][order], owners[order], arrays["needed"])
-
-    def _arrays(self) -> dict[str, np.ndarray]:
-        ordered = [self._sentences[key] for key in self.keys.tolist()]
-        return {
-            "keys": self.keys,
-            "runs": np.concatenate([NO_RUNS, *(sentence.runs for sentence in ordered)]),
-            "n_runs": np.array([len(sentence.runs) for sentence in ordered], np.int64),
-            "needed": np.array([sentence.needed for sentence in ordered], np.int64),
-        }
 
 
 # -- word 8-grams ------------------------------------------------------------------------------------------------------

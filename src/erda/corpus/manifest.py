@@ -1,28 +1,23 @@
-"""The description of a corpus, `corpus.json`, and the integrity check of its files.
+"""The description of a corpus, `corpus.json`, and the checksums of its files.
 
-A corpus is a list of segments: the first build makes one, each `--add` another. A segment is a list of Parquet parts,
-sorted by entity pair, and a lookup (sorted keys and their rows). Adding a segment never changes the number of an
-earlier row, so vectors of earlier rows stay valid.
+A corpus is a list of Parquet parts, sorted by entity pair, and a lookup (sorted keys and their rows). It never changes.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
-from erda.corpus.sources import Limits
-from erda.errors import DataError, ErdaError, WriteError
-from erda.files import inside, read_json, read_sealed, sealed, sha256_of, write_json
+from erda.errors import DataError
+from erda.files import inside, read_json, read_sealed, remove_own, sealed, sha256_of, write_bytes, write_json
 
 MANIFEST = "corpus.json"
-CHECKED = "checked.json"
-FORMAT = 1
-DAMAGED = "The corpus is damaged; build it again in a new folder."
+FORMAT = 2
+CHECKSUM = r"[0-9a-f]{16}"
 _REMEDY = "Build the corpus again in a new folder."
 
 
@@ -39,20 +34,29 @@ class StoredFile:
         """Describe a file in its current state."""
         return cls(path.relative_to(folder).as_posix(), path.stat().st_size, sha256_of(path))
 
+    def fault(self, folder: Path) -> str:
+        """Describe the damage of the file; empty if it is intact."""
+        path = inside(folder, self.path)
+        try:
+            if path.stat().st_size == self.size and sha256_of(path) == self.sha256:
+                return ""
+            return f"{path}: its content has changed (sha256)."
+        except (OSError, DataError) as error:
+            return f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})."
+
 
 @dataclass(frozen=True, slots=True)
 class CorpusPart:
-    """A Parquet file with the rows `start` to `start + n_rows`; `content` is a digest of the rows."""
+    """A Parquet file of consecutive rows; `content` is a digest of the rows."""
 
     file: StoredFile
-    start: int
     n_rows: int
     content: str
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRecord:
-    """A source of a segment: its rows, and the dropped rows by reason, with the first places."""
+    """A source: its rows, and the dropped rows by reason, with the first places."""
 
     path: str
     sha256: str
@@ -62,107 +66,57 @@ class SourceRecord:
     places: dict[str, list[str]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that determines the rows of a segment, apart from earlier segments; files by their sha256."""
+    """Everything that determines the rows: sources by sha256, digest of the excluded sentences, settings."""
 
     sources: tuple[str, ...]
-    limits: Limits
     excluded: str
-    format: str | None = None
-    names: str | None = None
-    spacy: str | None = None
+    settings: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
-    """The rows of one build or one `--add`. `digest` covers their content and numbers."""
+class Manifest:
+    """The content of `corpus.json`. `excluded_from` are the names of the files of excluded sentences."""
 
-    name: str
-    start: int
-    n_rows: int
-    digest: str
     plan: Plan
     sources: tuple[SourceRecord, ...]
     duplicates: int
     parts: tuple[CorpusPart, ...]
     lookup: tuple[StoredFile, StoredFile]  # sorted keys, their rows
-
-    @property
-    def dropped(self) -> Counter[str]:
-        """Number of dropped rows by reason."""
-        counts = Counter({"duplicate (same sentence, same pair)": self.duplicates} if self.duplicates else {})
-        for source in self.sources:
-            counts.update(source.dropped)
-        return counts
-
-
-class CorpusVersion(NamedTuple):
-    """The state of a corpus after one of its builds."""
-
-    n_rows: int
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """All segments of a corpus, and the file of its excluded sentences."""
-
-    segments: tuple[Segment, ...] = ()
-    excluded: StoredFile | None = None
     excluded_from: tuple[str, ...] = ()
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        return sum(segment.n_rows for segment in self.segments)
+        return sum(part.n_rows for part in self.parts)
 
     @property
     def digest(self) -> str:
-        """Digest of all rows, in order."""
-        return digest_of(segment.digest for segment in self.segments)
-
-    @property
-    def versions(self) -> tuple[CorpusVersion, ...]:
-        """The corpus after the first build and after each `--add`; the last version is the current one.
-
-        An index of an earlier version covers the first rows of the corpus and can be extended.
-        """
-        grown = [Manifest(self.segments[: n + 1]) for n in range(len(self.segments))]
-        return tuple(CorpusVersion(manifest.n_rows, manifest.digest) for manifest in grown)
+        """Digest of all rows and their numbers."""
+        return _digest_of([_digest_of(part.content for part in self.parts)])
 
     @property
     def dropped(self) -> dict[str, int]:
         """Number of dropped rows by reason, the most common first."""
-        counts = sum((segment.dropped for segment in self.segments), Counter())
+        counts = Counter({"duplicate (same sentence, same pair)": self.duplicates} if self.duplicates else {})
+        for source in self.sources:
+            counts.update(source.dropped)
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
     @property
-    def segment_names(self) -> set[str]:
-        """Names of the segments' folders."""
-        return {segment.name for segment in self.segments}
-
-    def parts(self) -> list[CorpusPart]:
-        """The parts of all segments, in the order of their rows."""
-        return [part for segment in self.segments for part in segment.parts]
-
-    def part_paths(self, folder: Path) -> list[Path]:
-        """The files of all parts."""
-        return [folder / part.file.path for part in self.parts()]
-
-    def files(self) -> Iterator[StoredFile]:
+    def files(self) -> tuple[StoredFile, ...]:
         """Every file of the corpus."""
-        for segment in self.segments:
-            yield from (part.file for part in segment.parts)
-            yield from segment.lookup
-        if self.excluded:
-            yield self.excluded
+        return (*(part.file for part in self.parts), *self.lookup)
+
+    def verify(self, folder: Path) -> None:
+        """Raise if a file of the corpus in `folder` is missing or damaged."""
+        if faults := [fault for file in self.files if (fault := file.fault(folder))]:
+            raise DataError("\n".join((*faults, f"The corpus is damaged. {_REMEDY}")))
 
 
-@dataclass(frozen=True, slots=True)
-class _Format:
-    format: int
-    seal: str
+def _digest_of(digests: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -172,10 +126,10 @@ def read_manifest(folder: Path) -> Manifest:
         if (folder / "build").is_dir():
             raise DataError(f"{folder}: its build is not finished; run the same 'erda corpus build' again.")
         raise DataError(f"{folder}: no corpus here; build one: erda corpus build SOURCE --out {folder}")
-    if read_json(path, _Format, remedy=_REMEDY).format != FORMAT:
+    if read_json(path, dict[str, Any], remedy=_REMEDY).get("format") != FORMAT:
         raise DataError(f"{path}: not a corpus of format {FORMAT}; build it again with this version of erda.")
     manifest = read_sealed(path, Manifest, remedy=_REMEDY)
-    for file in manifest.files():
+    for file in manifest.files:
         inside(folder, file.path)
     return manifest
 
@@ -186,47 +140,26 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     write_json(folder / MANIFEST, sealed(value))
 
 
-def digest_of(digests: Iterable[str]) -> str:
-    """Combine digests, in order."""
-    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
+# -- files with their checksum in their name ---------------------------------------------------------------------------
 
 
-def fault_of(folder: Path, file: StoredFile) -> str | None:
-    """Describe the fault of a stored file; None if it is intact."""
-    path = inside(folder, file.path)
-    try:
-        size = path.stat().st_size
-        if size != file.size:
-            return f"{path}: {size} bytes; expected {file.size}"
-        if sha256_of(path) != file.sha256:
-            return f"{path}: its bytes have changed (sha256)"
-    except FileNotFoundError:
-        return f"{path}: missing"
-    except (OSError, DataError) as error:
-        return f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})"
-    return None
+def write_checked(folder: Path, stem: str, ending: str, content: bytes) -> Path:
+    """Write a file atomically, with a checksum in its name: a file that exists and fits its name is complete.
 
-
-def faults_of(folder: Path, files: Iterable[StoredFile]) -> list[str]:
-    """Check files of a folder; skip a file with the size and modification time of its last successful check.
-
-    `checked.json` records successful checks. On a read-only disk every call checks all files.
+    Damaged files of the same stem are removed.
     """
-    checked: dict[str, tuple[str, int, int]] = {}
-    with suppress(ErdaError):
-        checked = read_json(folder / CHECKED, dict[str, tuple[str, int, int]])
-    faults: list[str] = []
-    good: dict[str, tuple[str, int, int]] = {}
-    for file in files:
-        with suppress(OSError):
-            stat = (folder / file.path).stat()
-            good[file.path] = (file.sha256, stat.st_size, stat.st_mtime_ns)
-        if file.path in good and good[file.path] == checked.get(file.path) and stat.st_size == file.size:
-            continue
-        if fault := fault_of(folder, file):
-            faults.append(fault)
-            good.pop(file.path, None)
-    if good != checked:
-        with suppress(WriteError):
-            write_json(folder / CHECKED, good)
-    return faults
+    for damaged in folder.glob(f"{stem}.*{ending}"):
+        remove_own(damaged)
+    path = folder / f"{stem}.{hashlib.sha256(content).hexdigest()[:16]}{ending}"
+    write_bytes(path, content)
+    return path
+
+
+def find_checked(folder: Path, stem: str, ending: str) -> Path | None:
+    """Find the intact file that `write_checked` wrote; None if it is missing or damaged."""
+    return next((path for path in folder.glob(f"{stem}.*{ending}") if is_intact(path)), None)
+
+
+def is_intact(path: Path) -> bool:
+    """Whether a file fits the checksum in its name."""
+    return path.name.split(".")[-2] == sha256_of(path)[:16]

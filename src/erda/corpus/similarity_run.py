@@ -7,38 +7,33 @@ labelled validation data has the same relation.
 
 from __future__ import annotations
 
+import random
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from erda.corpus.training_pairs import (
-    HELD_OUT,
-    NONE,
-    PairRows,
-    PairSet,
-    check_limit,
-    check_share,
-    mine_pairs,
-    read_rows,
-)
+from erda.corpus.training_pairs import NONE, PairRows, PairSet, mine_pairs, read_pair_rows, tagged_rows
 from erda.encoders import check_device
-from erda.encoders.tokens import MarkedTokenizer
-from erda.encoders.weights import find_model
-from erda.errors import DataError, one_line
-from erda.files import data_folder, write_json
+from erda.encoders.contract import centres_of, save_background
+from erda.encoders.weights import MODELS, SHIPPED, adapter_folder, find_model
+from erda.errors import DataError, ModelError, one_line
+from erda.files import data_folder, user_path, write_json
 from erda.types import Example
 
 if TYPE_CHECKING:
     from erda.corpus.similarity import SimilarityModel
-    from erda.corpus.similarity_settings import Machine, TrainingSettings
+    from erda.corpus.similarity_settings import TrainCommandSettings
     from erda.encoders.adapter import TrainedWeights
 
 MAX_PAIRS = 3_000
+N_CENTRES = 600  # of a background: under a megabyte in half precision
+N_SENTENCES = 6000  # drawn for a background
 VALIDATION_FILE = Path("fewrel/validation.jsonl.gz")  # in the data folder; FewRel's test data is never read
 
 
@@ -92,7 +87,7 @@ def pair_auc(model: SimilarityModel, rows: PairRows, pairs: PairSet, *, blank_na
     return auc((first * second).sum(axis=1), (first * negative).sum(axis=1))
 
 
-def evaluate(
+def measure_similarity(
     model: SimilarityModel, *, held_out: HeldOut | None = None, validation: Sequence[Example] = ()
 ) -> SimilarityMeasures:
     """Measure AUC on the first `MAX_PAIRS` held-out pairs with a hard negative, and agreement on `validation`."""
@@ -112,20 +107,6 @@ def evaluate(
 
 
 # -- one training ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
-    """Training and validation data. `paths` are corpus folders and tagged JSONL files, or one packed file."""
-
-    paths: Sequence[Path]
-    limit: int | None = None  # pairs per epoch
-    held_out: float = HELD_OUT
-    validation: Path | None = None
-
-    def __post_init__(self) -> None:
-        check_share(self.held_out)
-        check_limit(self.limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,104 +140,73 @@ ABOUT = {
 }
 
 
-def read_validation(path: Path | None) -> list[Example]:
-    """Read labelled sentences from `path`, or FewRel's from the data folder if it has them."""
-    from erda.data.formats.jsonl_examples import read_jsonl
-
-    if path is None:
-        path = data_folder() / VALIDATION_FILE
-        if not path.is_file():
-            return []
-    return list(read_jsonl(path).examples)
-
-
-def read_sources(sources: Sources, tokenizer: MarkedTokenizer, *, seed: int) -> tuple[PairRows, np.ndarray, HeldOut]:
-    """Read all rows; return them, the indices of the training rows, and the held-out pairs."""
-    spare = None if sources.limit is None else int(2 * sources.limit / (1 - sources.held_out)) + 1
-    rows = read_rows(sources.paths, tokenizer, limit=spare, seed=seed)
-    training, outside = rows.split(sources.held_out)
-    return rows, training, HeldOut(rows, mine_pairs(rows, outside, seed=seed))
-
-
 def run_training(
-    sources: Sources,
-    settings: TrainingSettings,
+    paths: Sequence[Path],
+    settings: TrainCommandSettings,
     *,
     encoder: str,
     out: Path,
-    machine: Machine,
-    resume: bool = True,
-    measure: bool = True,
+    validation: Path | None = None,
     command: str | None = None,
 ) -> TrainingReport:
-    """Train on the pairs of `sources`; save the model and `training.json` in `out`."""
+    """Train on the pairs of `paths` (see `read_pair_rows`); save the model and `training.json` in `out`.
+
+    `validation` are labelled sentences (default: FewRel's, if they are in the data folder).
+    """
     from erda.corpus.similarity import SimilarityModel
-    from erda.corpus.similarity_training import train
-    from erda.corpus.training_checkpoints import REPORT_FILE, refuse_foreign
+    from erda.corpus.similarity_training import REPORT_FILE, refuse_foreign, train
     from erda.encoders.layers import load_tokenizer
 
+    how, machine = settings.training, settings.machine
     check_device(machine.device)
     refuse_foreign(out)
     folder = find_model(encoder)
-    validation = read_validation(sources.validation) if measure else []
+    labelled = _labelled(validation) if settings.measure else []
     tokenizer = load_tokenizer(folder, mode="markers")
-    rows, training, held_out = read_sources(sources, tokenizer, seed=settings.seed)
-    counts = f"{len(training):,} rows to train on, {len(rows) - len(training):,} held out, {len(validation):,} labelled"
+    spare = None if settings.limit is None else int(2 * settings.limit / (1 - settings.held_out)) + 1
+    rows = read_pair_rows(paths, tokenizer, limit=spare, seed=how.seed)
+    among, outside = rows.split(settings.held_out)
+    held_out = HeldOut(rows, mine_pairs(rows, outside, seed=how.seed))
+    counts = f"{len(among):,} rows to train on, {len(rows) - len(among):,} held out, {len(labelled):,} labelled"
     print(one_line(counts), file=sys.stderr)
 
-    def model(weights: TrainedWeights | None) -> SimilarityModel:
-        return SimilarityModel(folder, weights, max_pieces=settings.max_pieces, device=machine.device)
+    def measures(weights: TrainedWeights | None) -> SimilarityMeasures | None:
+        if not settings.measure:
+            return None
+        model = SimilarityModel(folder, weights, max_pieces=how.max_pieces, device=machine.device)
+        return measure_similarity(model, held_out=held_out, validation=labelled)
 
-    before = evaluate(model(None), held_out=held_out, validation=validation) if measure else None
+    before = measures(None)
     start = time.perf_counter()
-    trained = train(
-        folder, rows, settings, out=out, among=training, limit=sources.limit, machine=machine, resume=resume
-    )
-    seconds = time.perf_counter() - start
-    report = TrainingReport(before, None, trained.n_pairs, trained.n_steps, round(seconds, 1), trained.losses)
-    if measure:
-        report = replace(report, after=evaluate(model(trained.weights), held_out=held_out, validation=validation))
-    effective = {"temperature": settings.effective_temperature, "learning_rate": settings.effective_learning_rate}
+    trained = train(folder, rows, how, out=out, among=among, limit=settings.limit, machine=machine)
+    seconds = round(time.perf_counter() - start, 1)
+    after = measures(trained.weights)
+    report = TrainingReport(before, after, trained.n_pairs, trained.n_steps, seconds, trained.losses)
+    effective = {"temperature": how.effective_temperature, "learning_rate": how.effective_learning_rate}
     row = {
         "command": command,
         "encoder": trained.weights.base.name,
         "data": {"digest": rows.digest, "n_rows": len(rows), **asdict(rows.made_of)},
-        "limit": sources.limit,
-        "held_out": sources.held_out,
-        "settings": settings.model_dump() | effective,
-        "machine": machine.model_dump() | {"name": machine_name(machine.device)},
+        "limit": settings.limit,
+        "held_out": settings.held_out,
+        "settings": how.model_dump() | effective,
+        "machine": machine.model_dump() | {"name": _machine_name(machine.device)},
         **asdict(report),
     }
     write_json(out / REPORT_FILE, row)
     return report
 
 
-def measure_model(
-    name: str | None,
-    paths: Sequence[Path],
-    *,
-    held_out: float = HELD_OUT,
-    validation: Path | None = None,
-    device: str = "cpu",
-    seed: int = 0,
-) -> SimilarityMeasures:
-    """Measure a saved, packaged or untrained model on held-out pairs of `paths` and on validation data."""
-    from erda.corpus.similarity import load_similarity
+def _labelled(path: Path | None) -> list[Example]:
+    from erda.data.formats.jsonl_examples import read_jsonl
 
-    check_device(device)
-    check_share(held_out)
-    labelled = read_validation(validation)
-    if not paths and not labelled:
-        raise DataError("nothing to measure on: give --pairs or --validation.")
-    model = load_similarity(name, device=device)
-    pairs = None
-    if paths:
-        rows = read_rows(paths, model.encoder.tokenizer, seed=seed)
-        pairs = HeldOut(rows, mine_pairs(rows, rows.split(held_out)[1], seed=seed))
-    return evaluate(model, held_out=pairs, validation=labelled)
+    default = data_folder() / VALIDATION_FILE
+    if path is None and not default.is_file():
+        return []
+    return list(read_jsonl(path or default).examples)
 
 
-def machine_name(device: str) -> str:
+def _machine_name(device: str) -> str:
     """Name of the processor or GPU, and the versions of PyTorch and transformers."""
     import platform
 
@@ -265,3 +215,33 @@ def machine_name(device: str) -> str:
 
     name = torch.cuda.get_device_name() if device.startswith("cuda") else platform.machine()
     return f"{name}, torch {torch.__version__}, transformers {transformers.__version__}"
+
+
+# -- the background of trained weights (`erda.encoders.contract`) ---------------------------------------------------
+
+
+def make_background(model: str, sources: Sequence[Path]) -> Path:
+    """Write the background of trained weights: of a folder, or of the packaged `minilm` or `mpnet`."""
+    from erda.corpus.similarity import load_similarity
+
+    sentences = drawn_from(sources, N_SENTENCES, seed=0)
+    folder = adapter_folder(SHIPPED, base=model) if model in MODELS else user_path(model)
+    similarity = load_similarity(folder)
+    if similarity.weights is None:
+        raise ModelError(f"{model}: not a folder of trained weights; make one with 'erda corpus train'.")
+    vectors = similarity.encode(sentences)
+    return save_background(folder, centres_of(vectors, N_CENTRES, seed=0), similarity.fingerprint)
+
+
+def drawn_from(sources: Sequence[Path], n: int, seed: int) -> list[Example]:
+    """Draw `n` sentences uniformly from all files (reservoir sampling)."""
+    generator, drawn = random.Random(seed), list[Example]()
+    for seen, example in enumerate(chain.from_iterable(map(tagged_rows, sources))):
+        place = seen if seen < n else generator.randrange(seen + 1)
+        if place < len(drawn):
+            drawn[place] = example
+        elif place < n:
+            drawn.append(example)
+    if not drawn:
+        raise DataError(f"{', '.join(map(str, sources))}: no sentences.")
+    return drawn

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from erda.encoders import PooledLayers
-from erda.fields import Count, Fraction, Settings, Weight
+from erda.fields import Count, Fraction, Settings, Share, Weight
 
 MAX_PIECES = 128
 TEMPERATURES = {"infonce": 0.07, "paper": 1.0}
@@ -50,3 +50,13 @@ class Machine(Settings):
     device: str = "cpu"  # cpu or cuda
     bf16: bool = False
     save_steps: Count = 500
+
+
+class TrainCommandSettings(Settings):
+    """All settings of `erda corpus train`."""
+
+    training: TrainingSettings = TrainingSettings()
+    machine: Machine = Machine()
+    limit: Count | None = None  # pairs per epoch
+    held_out: Share = 0.04  # share of the entity pairs
+    measure: bool = True  # before and after

@@ -1,40 +1,179 @@
-"""The training loop of the similarity model, with checkpoints.
+"""Train a similarity model: losses, optimiser step, training loop and checkpoints.
 
-Word pieces are on the device, and batches are assembled there. The seed and the number of the epoch or step determine
-everything random, so a resumed training equals an uninterrupted one.
+Word pieces are on the device, and batches are assembled there. Each step merges the adapter into the pretrained weights
+once (in bfloat16 if requested); trained tensors and their gradients are float32. The seed and the number of the epoch
+or step determine everything random, so a resumed training equals an uninterrupted one.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy, normalize, softplus
 
-from erda.corpus.pair_batches import PairBatches
-from erda.corpus.similarity_learner import Learner
 from erda.corpus.similarity_settings import Machine, TrainingSettings
-from erda.corpus.training_checkpoints import (
-    CHECKPOINTS,
-    TrainingState,
-    UnfinishedTraining,
-    begin_training,
-    discard_training,
-    load_checkpoint,
-    refuse_foreign,
-    save_checkpoint,
-)
-from erda.corpus.training_pairs import PairRows
-from erda.encoders.adapter import TrainedWeights
-from erda.encoders.weights import ModelFolder
-from erda.errors import DataError, one_line
-from erda.files import locked, remove_unfinished
+from erda.corpus.training_pairs import PairBatch, PairBatches, PairRows
+from erda.encoders import TransformerSettings
+from erda.encoders.adapter import KINDS, SETTINGS_FILE, TrainedSettings, TrainedWeights
+from erda.encoders.packed import Chunk, SentenceBatches, on_device
+from erda.encoders.transformer import TransformerEncoder
+from erda.encoders.weights import ModelFolder, origin
+from erda.errors import DataError, ModelError, SettingsError, one_line
+from erda.fields import Settings
+from erda.files import locked, read_arrays, read_json, remove_own, remove_unfinished, write_arrays, write_json
 
-_LOWER = "start over with --no-resume and a lower --learning-rate."
+N_CHUNKS = 8  # of sentences of similar length, per batch
+CHECKPOINTS = "checkpoints"
+RUN_FILE = "run.json"
+REPORT_FILE = "training.json"
+NOT_OURS = "Use another folder for --out, or remove it yourself."
+_FILE = "checkpoint.npz"
+_LOSSES = "losses"  # [n, 2]: step, loss
+_STEP = "step"
+_LOWER = "delete the folder and start over with a lower learning_rate."
+
+
+def infonce_loss(similarities: Tensor, same: Tensor, temperature: float) -> Tensor:
+    """Mean cross-entropy of row i with target column i, over similarities [n, m], m >= n.
+
+    Other columns of the same entity pair, where `same` [n, m] is true, are ignored.
+    """
+    own = torch.eye(*similarities.shape, dtype=torch.bool, device=similarities.device)
+    logits = (similarities / temperature).masked_fill(same & ~own, -1e4)
+    return cross_entropy(logits, torch.arange(len(logits), device=logits.device))
+
+
+def paper_loss(positive: Tensor, negative: Tensor, temperature: float = 1.0) -> Tensor:
+    """Mean of -log sigma(s) over positive pairs plus mean of -log(1 - sigma(s)) over negative pairs.
+
+    `positive` [n] and `negative` [m] are similarities. The paper takes sums over equally many pairs of both kinds, and
+    has no temperature (1.0).
+    """
+    loss = softplus(-positive / temperature).mean()
+    return loss + softplus(negative / temperature).mean() if len(negative) else loss
+
+
+class Learner:
+    """A pretrained model, its trained tensors, and the optimiser."""
+
+    def __init__(
+        self, folder: ModelFolder, rows: PairRows, settings: TrainingSettings, machine: Machine, device: torch.device
+    ) -> None:
+        self.rows, self.settings, self.machine, self.device = rows, settings, machine, device
+        like = TransformerSettings(mode="markers", max_pieces=settings.max_pieces)
+        encoder = TransformerEncoder(folder, like).requires_grad_(False)
+        self.start = _start(folder, encoder, settings)
+        self.encoder = encoder.to(device).eval()
+        self.dtype = torch.bfloat16 if machine.bf16 else torch.float32
+        self.trained = {name: one.float().to(device).requires_grad_() for name, one in self.start.tensors.items()}
+        self.weights = replace(self.start, tensors=self.trained)
+        self.sentences = SentenceBatches(rows.sentences, encoder.tokenizer, device)
+        matrices, others = (
+            [one for one in self.trained.values() if (one.dim() > 1) == is_matrix] for is_matrix in (True, False)
+        )
+        self.optimiser = torch.optim.AdamW(
+            [{"params": matrices, "weight_decay": settings.weight_decay}, {"params": others, "weight_decay": 0.0}],
+            lr=settings.effective_learning_rate,
+            fused=device.type == "cuda",
+        )
+
+    def backward(self, batch: PairBatch) -> Tensor:
+        """Compute the loss of a batch and add its gradient to the trained tensors."""
+        chunks, place = self.sentences.chunks(batch.shown, N_CHUNKS)
+        merged = {name: value.to(self.dtype) for name, value in self.weights.merged(self.encoder.layers).items()}
+        loss = self.loss(self._encode(merged, chunks)[place], batch)
+        loss.backward()
+        return loss.detach()
+
+    def loss(self, vectors: Tensor, batch: PairBatch) -> Tensor:
+        """Compute the loss of a batch from its vectors [2n + m, dim]."""
+        vectors = normalize(vectors, dim=-1)
+        anchor = on_device(batch.anchor, self.device)
+        n = (len(vectors) - len(anchor)) // 2
+        first, second, negative = vectors[:n], vectors[n : 2 * n], vectors[2 * n :]
+        temperature = self.settings.effective_temperature
+        if self.settings.objective == "paper":
+            return paper_loss((first * second).sum(-1), (first[anchor] * negative).sum(-1), temperature)
+        pair = on_device(batch.pair[:n], self.device)
+        same, similarities = pair[:, None] == pair, first @ second.T
+        both = [infonce_loss(one, same, temperature) for one in (similarities, similarities.T)]
+        return torch.stack(both).mean()
+
+    def update(self, step: int, n_steps: int) -> None:
+        """Take one optimiser step: linear warm-up, then linear decay to zero; gradients clipped to norm 1."""
+        warmup = round(self.settings.warmup * n_steps)
+        share = step / warmup if step < warmup else (n_steps - step) / max(1, n_steps - warmup)
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.settings.effective_learning_rate * share
+        nn.utils.clip_grad_norm_(self.trained.values(), 1.0)
+        self.optimiser.step()
+        self.optimiser.zero_grad()
+
+    def outcome(self) -> TrainedWeights:
+        """The trained weights to save: an adapter in half precision."""
+        last = {name: one.detach().cpu() for name, one in self.trained.items()}
+        if self.start.kind == "adapter":
+            last = {name: one.half() for name, one in last.items()}
+        return replace(self.start, tensors=last, pooled_layers=self.settings.pooled_layers)
+
+    def state(self) -> dict[str, Tensor]:
+        """The tensors of a checkpoint."""
+        moments = self.optimiser.state_dict()["state"]
+        return {
+            **{f"trained.{name}": one for name, one in self.trained.items()},
+            **{f"optimiser.{number}.{key}": one for number, kept in moments.items() for key, one in kept.items()},
+        }
+
+    @torch.no_grad()
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Restore the tensors of a checkpoint."""
+        for name, one in self.trained.items():
+            one.copy_(state[f"trained.{name}"])
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name, one in state.items():
+            if name.startswith("optimiser."):
+                _, number, key = name.split(".")
+                moments.setdefault(int(number), {})[key] = one
+        groups = self.optimiser.state_dict()["param_groups"]
+        self.optimiser.load_state_dict({"state": moments, "param_groups": groups})
+
+    def _encode(self, weights: Mapping[str, Tensor], chunks: Sequence[Chunk]) -> Tensor:
+        named = {f"layers.{name}": value for name, value in weights.items()}
+        return torch.cat([functional_call(self.encoder, named, chunk) for chunk in chunks])
+
+
+def _start(folder: ModelFolder, encoder: TransformerEncoder, settings: TrainingSettings) -> TrainedWeights:
+    """Initial weights: an adapter that changes nothing, or the trained weights in the folder `start`."""
+    fresh = TrainedWeights.fresh(
+        encoder.layers,
+        base=origin(folder),
+        max_pieces=settings.max_pieces,
+        rank=settings.rank,
+        scale=settings.scale,
+        seed=settings.seed,
+    )
+    if not settings.start:
+        return fresh
+    found = TrainedWeights.load(settings.start)
+    found.check_base(folder)
+    if (found.rank, found.scale) != (fresh.rank, fresh.scale):
+        raise ModelError(
+            f"{settings.start}: has rank {found.rank} and scale {found.scale:g}, but rank is {fresh.rank} and "
+            f"scale {fresh.scale:g}; use the same values."
+        )
+    found.check_fit(encoder.layers)
+    return replace(fresh, tensors=found.tensors)
+
+
+# -- the training loop ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +195,12 @@ def train(
     among: np.ndarray | None = None,
     limit: int | None = None,
     machine: Machine | None = None,
-    resume: bool = True,
     after_step: Callable[[int], None] = lambda step: None,
 ) -> TrainingOutcome:
     """Train a similarity model over the pretrained model in `folder` and save it in `out`.
 
     `among` are the training rows (default: all); `limit` is the maximum number of pairs per epoch. An interrupted
-    training resumes from its last checkpoint; with other settings or pairs it is rejected unless `resume` is false.
+    training resumes from its last checkpoint; with other settings or pairs it is rejected.
     """
     machine = machine or Machine()
     among = np.arange(len(rows)) if among is None else among
@@ -84,7 +222,7 @@ def train(
             for place in (out, checkpoints):
                 remove_unfinished(place)
             step, losses = 0, list[tuple[int, float]]()
-            if begin_training(checkpoints, run, resume=resume):
+            if begin_training(checkpoints, run):
                 state = load_checkpoint(checkpoints)
                 step, losses = state.step, state.losses
                 learner.load_state(state.tensors)
@@ -129,3 +267,83 @@ def _learn(
         if done % save_steps == 0 and done < n_steps:
             save_checkpoint(checkpoints, TrainingState(done, losses, learner.state()))
         after_step(done)
+
+
+# -- checkpoints ------------------------------------------------------------------------------------------------------
+# `checkpoints/run.json` describes the unfinished training, `checkpoint.npz` is its latest checkpoint. The archive's
+# checksums detect damage, and a damaged checkpoint restarts the training.
+
+
+class UnfinishedTraining(Settings):
+    """The content of `run.json`: the command that wrote the file, and the training."""
+
+    made_by: Literal["erda corpus train"] = "erda corpus train"
+    version: int = 5  # of the checkpoint
+    settings: dict[str, Any]
+    pairs: str
+    encoder: str = ""  # fingerprint of the pretrained weights
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingState:
+    """A checkpoint: the number of finished steps, losses as (step, loss), and tensors by name."""
+
+    step: int
+    losses: list[tuple[int, float]]
+    tensors: Mapping[str, Tensor]
+
+
+def refuse_foreign(out: Path) -> None:
+    """Reject a folder where a training would overwrite or remove files that erda did not write."""
+    checkpoints = out / CHECKPOINTS
+    if (checkpoints / RUN_FILE).is_file():
+        read_json(checkpoints / RUN_FILE, UnfinishedTraining, remedy=NOT_OURS)
+    elif checkpoints.exists():
+        raise DataError(f"{checkpoints}: not written by `erda corpus train`. {NOT_OURS}")
+    elif (out / SETTINGS_FILE).exists():
+        read_json(out / SETTINGS_FILE, TrainedSettings, remedy=NOT_OURS)
+    else:
+        names = (*(f"{kind}.safetensors" for kind in KINDS), REPORT_FILE)
+        taken = [name for name in names if (out / name).exists()]
+        if taken:
+            raise DataError(f"{out}: contains {', '.join(taken)}, but no similarity model of erda. {NOT_OURS}")
+
+
+def begin_training(folder: Path, run: UnfinishedTraining) -> bool:
+    """Write `run.json`, or verify that it describes this training; return whether there is a checkpoint."""
+    refuse_foreign(folder.parent)
+    note = folder / RUN_FILE
+    if note.is_file() and read_json(note, UnfinishedTraining, remedy=NOT_OURS) != run:
+        raise SettingsError(
+            f"{folder}: an unfinished training with another encoder, other settings or other pairs. Finish it with the "
+            "same command as before, or delete this folder."
+        )
+    write_json(note, run)
+    if not (folder / _FILE).is_file():
+        return False
+    try:
+        load_checkpoint(folder)
+    except (DataError, KeyError):
+        print(one_line(f"{folder / _FILE}: damaged; training starts from the beginning."), file=sys.stderr)
+        return False
+    return True
+
+
+def discard_training(folder: Path) -> None:
+    """Remove the checkpoint and then `run.json`, which proves ownership; other files stay."""
+    remove_own(folder, lambda name: name == _FILE)
+    remove_own(folder, lambda name: name == RUN_FILE)
+
+
+def save_checkpoint(folder: Path, state: TrainingState) -> None:
+    """Replace the checkpoint atomically."""
+    arrays = {name: tensor.detach().cpu().numpy() for name, tensor in state.tensors.items()}
+    losses = np.array(state.losses, np.float64).reshape(-1, 2)
+    write_arrays(folder / _FILE, {_STEP: np.array(state.step), _LOSSES: losses, **arrays}, compress=False)
+
+
+def load_checkpoint(folder: Path) -> TrainingState:
+    """Read the checkpoint."""
+    arrays = read_arrays(folder / _FILE)
+    step, losses = int(arrays.pop(_STEP)), [(int(at), float(loss)) for at, loss in arrays.pop(_LOSSES)]
+    return TrainingState(step, losses, {name: torch.from_numpy(array) for name, array in arrays.items()})

@@ -1,222 +1,128 @@
-"""First half of a build: read the sources into a DuckDB file, `build/staging.duckdb`.
+"""The two halves of a build: read the sources into chunks, then sort the chunks into the files of the corpus.
 
-Rows, redirects and the position in the source are committed in one transaction per chunk, so a killed build resumes
-after the last committed chunk of each source.
+A chunk is a Parquet file `build/rows-<source>-<number>.<checksum>.parquet` of about 100,000 rows; its metadata hold the
+position in the source. A build resumes after the last chunk of each source. DuckDB sorts out of core; after a kill,
+sorting starts again.
 """
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from erda.corpus.corpus_store import LOOKUP_TYPES, file_list, quoted
 from erda.corpus.exclude import NEAR, Excluded
-from erda.corpus.sources import CorpusRow, Limits, Source, Tally
-from erda.corpus.sql import connect, is_full, quoted
-from erda.files import decode_json, remove_own
+from erda.corpus.manifest import CorpusPart, StoredFile, find_checked, write_checked
+from erda.corpus.sources import CorpusRow, Source, Tally
+from erda.files import decode_json, whole_file
 from erda.text.keys import EntityPair, entity_key, lookup_keys, sentence_key
 
 CHUNK_ROWS = 100_000
-STAGING_FILE = "staging.duckdb"
+PART_ROWS = 500_000
+ROW_GROUP = 2048  # the smallest group that DuckDB reads, so fetching a few rows is cheap
 SAME_ENTITY = "head and tail are the same entity"
-_SPANS = {name: "INTEGER" for name in CorpusRow._fields if name.endswith(("_start", "_end"))}
-_COLUMNS = {
-    "file": "VARCHAR",  # sha256 of the source
-    "ordinal": "BIGINT",  # position among the rows of the source
-    **{name: _SPANS.get(name, "VARCHAR") for name in CorpusRow._fields},
-    "head_key": "VARCHAR",
-    "tail_key": "VARCHAR",
-    "sentence": "UBIGINT",
-    "lookup": "UBIGINT[]",
-}
-_SCHEMA = f"""
-    CREATE TABLE IF NOT EXISTS staged ({", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())});
-    CREATE TABLE IF NOT EXISTS redirects (file VARCHAR, origin VARCHAR, target VARCHAR);
-    CREATE TABLE IF NOT EXISTS progress (file VARCHAR, state VARCHAR);
-"""
+_KEYS = "head_key, tail_key, sentence"
+_STORED = ", ".join([_KEYS, *CorpusRow._fields])
+_METADATA = b"erda"
 
 
 @dataclass
-class SourceProgress:
-    """Progress of one source: `n_read` rows passed the filters up to unit `position`."""
+class ChunkAbout:
+    """Metadata of a chunk, which ends at unit `position` and row `n_rows` of its source."""
 
     position: int = 0
-    n_read: int = 0
-    done: bool = False
+    n_rows: int = 0
+    is_last: bool = False
     tally: Tally = field(default_factory=Tally)
+    redirects: dict[str, str] = field(default_factory=dict)
 
 
-class _StagedRow(NamedTuple):
-    file: str
+class StagedRow(NamedTuple):
+    """A row of a chunk; `ordinal` is its position among the rows of the source."""
+
+    file: str  # sha256 of the source
     ordinal: int
     row: CorpusRow
     sentence: int
     lookup: set[int]
 
 
-class Staging:
-    """The staging database. Use as a context manager; closing keeps the file."""
+class StagedSource:
+    """The chunks of one source: those that an interrupted build left in `folder`, and new ones."""
 
-    def __init__(self, folder: Path, *, memory: str) -> None:
-        import duckdb
-
-        def opened() -> Any:
-            connection = connect(folder / STAGING_FILE, memory=memory, spill=folder / "spill")
-            connection.execute(_SCHEMA)
-            return connection
-
-        try:
-            self.connection = opened()
-        except duckdb.Error as error:
-            if is_full(error):
-                raise
-            for path in folder.glob(f"{STAGING_FILE}*"):  # damaged, or truncated by a full disk: start over
-                remove_own(path)
-            self.connection = opened()
-
-    def __enter__(self) -> Staging:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.connection.close()
-
-    @contextmanager
-    def transaction(self) -> Iterator[Any]:
-        """Run a block in one transaction."""
-        self.connection.execute("BEGIN")
-        try:
-            yield self.connection
-            self.connection.execute("COMMIT")
-        except BaseException:
-            with suppress(Exception):  # a failed COMMIT has rolled back already
-                self.connection.execute("ROLLBACK")
-            raise
+    def __init__(self, file: str, folder: Path) -> None:
+        self.file, self._folder = file, folder
+        self.paths: list[Path] = []
+        self.tally, self._last = Tally(), ChunkAbout()
+        while path := find_checked(folder, self._stem, ".parquet"):
+            self._add(path)
 
     @property
-    def is_sorted(self) -> bool:
-        """Whether the second half of the build has sorted the rows."""
-        return self._value("SELECT count(*) FROM duckdb_tables() WHERE table_name = 'sorted'") > 0
+    def n_rows(self) -> int:
+        """Number of rows in all chunks."""
+        return self._last.n_rows
 
-    def n_rows(self, file: str) -> int:
-        """Number of staged rows of a source."""
-        return self._value(f"SELECT count(*) FROM staged WHERE file = {quoted(file)}")
-
-    def progress(self, file: str) -> SourceProgress:
-        """The committed progress of a source."""
-        found = self.connection.execute("SELECT state FROM progress WHERE file = ?", [file]).fetchall()
-        return decode_json(found[0][0], SourceProgress, place=STAGING_FILE) if found else SourceProgress()
-
-    def keep_only(self, files: Sequence[str]) -> None:
-        """Delete the rows of sources that no longer belong to the build.
-
-        Sorting applies redirects to the rows of all sources, so after it a changed source deletes everything.
-        """
-        known = {file for (file,) in self.connection.execute("SELECT file FROM progress").fetchall()}
-        if known <= set(files) and not (self.is_sorted and known != set(files)):
-            return
-        others = ", ".join(quoted(file) for file in files) if not self.is_sorted else "''"
-        with self.transaction() as connection:
-            connection.execute("DROP TABLE IF EXISTS sorted")
-            for table in ("staged", "redirects", "progress"):
-                connection.execute(f"DELETE FROM {table} WHERE file NOT IN ({others})")
-
-    def read(
-        self, source: Source, file: str, *, limits: Limits, excluded: Excluded, tick: Callable[[], None]
-    ) -> SourceProgress:
-        """Stage a source from its committed position on; call `tick` after each batch."""
-        state = self.progress(file)
-        if state.done:
-            return state
-        rows: list[_StagedRow] = []
-        redirects: dict[str, str] = {}
-        for batch in source.batches(state.position, limits):
-            state.tally.add(batch.tally)
-            redirects.update(batch.redirects)
-            for row, sentence in _admitted(batch.rows, excluded, state.tally):
-                rows.append(_StagedRow(file, state.n_read, row, sentence, _lookup(row)))
-                state.n_read += 1
-            tick()
-            state.position = batch.position
+    def read(self, source: Source, excluded: Excluded, tick: Callable[[], object]) -> None:
+        """Write the missing chunks of the source; call `tick` after each batch."""
+        rows, about = list[StagedRow](), ChunkAbout(n_rows=self.n_rows)
+        for batch in () if self._last.is_last else source.batches(self._last.position):
             if len(rows) >= CHUNK_ROWS:
-                self._commit(file, state, rows, redirects)
-                rows, redirects = [], {}
-        state.done = True
-        self._commit(file, state, rows, redirects)
-        return state
+                self._write(rows, about)
+                rows, about = [], ChunkAbout(n_rows=self.n_rows)
+            about.position = batch.position
+            about.tally.add(batch.tally)
+            about.redirects.update(batch.redirects)
+            for row, sentence in _admitted(batch.rows, excluded, about.tally):
+                rows.append(StagedRow(self.file, about.n_rows, row, sentence, _lookup(row)))
+                about.n_rows += 1
+            tick()
+        if not self._last.is_last:
+            about.is_last = True
+            self._write(rows, about)
 
-    def _commit(
-        self, file: str, state: SourceProgress, rows: Sequence[_StagedRow], redirects: Mapping[str, str]
-    ) -> None:
-        import pyarrow as pa
+    @property
+    def _stem(self) -> str:
+        return f"rows-{self.file[:16]}-{len(self.paths):06d}"
 
-        with self.transaction():
-            self._insert(rows)
-            columns = {"file": [file] * len(redirects), "origin": redirects.keys(), "target": redirects.values()}
-            self._append("redirects", {name: pa.array(list(one), pa.string()) for name, one in columns.items()})
-            self._save(file, state)
+    def _write(self, rows: Sequence[StagedRow], about: ChunkAbout) -> None:
+        import pyarrow.parquet as pq
 
-    def _save(self, file: str, state: SourceProgress) -> None:
-        self.connection.execute("DELETE FROM progress WHERE file = ?", [file])
-        self.connection.execute("INSERT INTO progress VALUES (?, ?)", [file, json.dumps(asdict(state))])
+        content = io.BytesIO()
+        table = _table(rows).replace_schema_metadata({_METADATA: json.dumps(asdict(about))})
+        pq.write_table(table, content)
+        self._add(write_checked(self._folder, self._stem, ".parquet", content.getvalue()))
 
-    def _insert(self, staged: Sequence[_StagedRow]) -> None:
-        import pyarrow as pa
+    def _add(self, path: Path) -> None:
+        self._last = _about(path)
+        self.tally.add(self._last.tally)
+        self.paths.append(path)
 
-        types = {"VARCHAR": pa.string(), "INTEGER": pa.int32(), "BIGINT": pa.int64(), "UBIGINT": pa.uint64()}
-        rows = [one.row for one in staged]
-        columns: dict[str, Any] = {name: [row[i] for row in rows] for i, name in enumerate(CorpusRow._fields)}
-        columns |= {name: [getattr(one, name) for one in staged] for name in ("file", "ordinal", "sentence")}
-        columns["lookup"] = [sorted(one.lookup) for one in staged]
-        columns["head_key"] = [entity_key(row.head_name, row.head_id) for row in rows]
-        columns["tail_key"] = [entity_key(row.tail_name, row.tail_id) for row in rows]
-        kinds = {name: types.get(kind, pa.list_(pa.uint64())) for name, kind in _COLUMNS.items()}
-        self._append("staged", {name: pa.array(columns[name], kind) for name, kind in kinds.items()})
 
-    def _append(self, table: str, arrays: Mapping[str, Any]) -> None:
-        import pyarrow as pa
+def _about(path: Path) -> ChunkAbout:
+    import pyarrow.parquet as pq
 
-        self.connection.register("chunk", pa.table(dict(arrays)))
-        self.connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM chunk")
-        self.connection.unregister("chunk")
+    return decode_json(pq.read_schema(path).metadata[_METADATA], ChunkAbout, place=str(path))
 
-    def resolve_redirects(self) -> None:
-        """Replace the ids of redirect pages by those of their targets, following at most two redirects.
 
-        Call inside a transaction. Rows whose head and tail become the same entity are dropped and counted.
-        """
-        self.connection.execute("""
-            CREATE OR REPLACE TEMP TABLE targets AS
-            WITH single AS (SELECT origin, min(target) AS target FROM redirects GROUP BY origin)
-            SELECT one.origin AS id, coalesce(two.target, one.target) AS target
-            FROM single AS one LEFT JOIN single AS two ON two.origin = one.target;
-            CREATE OR REPLACE TEMP TABLE moved AS
-            SELECT staged.*, coalesce(head.target, head_id) AS new_head, coalesce(tail.target, tail_id) AS new_tail,
-                row_number() OVER () - 1 AS place
-            FROM staged LEFT JOIN targets AS head ON head.id = head_id LEFT JOIN targets AS tail ON tail.id = tail_id
-            WHERE head.target IS NOT NULL OR tail.target IS NOT NULL;
-            DELETE FROM staged USING moved WHERE staged.file = moved.file AND staged.ordinal = moved.ordinal;
-        """)
-        states: dict[str, SourceProgress] = {}
-        n_fields = len(CorpusRow._fields)
-        for start in range(0, self._value("SELECT count(*) FROM moved"), CHUNK_ROWS):
-            stop = start + CHUNK_ROWS
-            page = self.connection.execute(f"SELECT * FROM moved WHERE place >= {start} AND place < {stop}").fetchall()
-            kept: list[_StagedRow] = []
-            for file, ordinal, *values, _, _, sentence, lookup, head_id, tail_id, _ in page:
-                row = CorpusRow(*values[:n_fields])._replace(head_id=head_id, tail_id=tail_id)
-                if head_id == tail_id:
-                    states.setdefault(file, self.progress(file)).tally.drop(SAME_ENTITY, row.source or "")
-                else:
-                    kept.append(_StagedRow(file, ordinal, row, sentence, {*lookup, *_lookup(row)}))
-            self._insert(kept)
-        for file, state in states.items():
-            self._save(file, state)
+def _table(staged: Sequence[StagedRow]) -> Any:
+    """Arrow table of rows, with the keys of their entities."""
+    import pyarrow as pa
 
-    def _value(self, query: str) -> int:
-        return int(self.connection.execute(query).fetchall()[0][0])
+    kinds = {"ordinal": pa.int64(), "sentence": pa.uint64(), "lookup": pa.list_(pa.uint64())}
+    kinds |= {name: pa.int32() for name in CorpusRow._fields if name.endswith(("_start", "_end"))}
+    rows = [one.row for one in staged]
+    columns: dict[str, Any] = {name: [getattr(one, name) for one in staged] for name in ("file", "ordinal", "sentence")}
+    columns["lookup"] = [sorted(one.lookup) for one in staged]
+    columns |= {name: [row[i] for row in rows] for i, name in enumerate(CorpusRow._fields)}
+    columns["head_key"] = [entity_key(row.head_name, row.head_id) for row in rows]
+    columns["tail_key"] = [entity_key(row.tail_name, row.tail_id) for row in rows]
+    return pa.table({name: pa.array(values, kinds.get(name, pa.string())) for name, values in columns.items()})
 
 
 def _admitted(rows: Sequence[CorpusRow], excluded: Excluded, tally: Tally) -> Iterator[tuple[CorpusRow, int]]:
@@ -234,3 +140,117 @@ def _admitted(rows: Sequence[CorpusRow], excluded: Excluded, tally: Tally) -> It
 
 def _lookup(row: CorpusRow) -> set[int]:
     return lookup_keys(EntityPair(row.head_name, row.tail_name, row.head_id, row.tail_id))
+
+
+# -- sorting -----------------------------------------------------------------------------------------------------------
+
+
+def sort_rows(connection: Any, sources: Sequence[StagedSource]) -> dict[str, int]:
+    """Resolve redirects, then sort all rows into the table `sorted`; return the number of unsorted rows by source.
+
+    The first of duplicate rows, in the order of `sources`, is kept.
+    """
+    paths = [path for source in sources for path in source.paths]
+    connection.execute(f"CREATE VIEW staged AS SELECT * FROM read_parquet({file_list(paths)})")
+    _resolve_redirects(connection, sources)
+    connection.execute("""
+        CREATE VIEW rows AS
+        SELECT * FROM staged ANTI JOIN moved USING (file, ordinal) UNION ALL BY NAME SELECT * FROM resolved
+    """)
+    order = f"list_position([{', '.join(quoted(source.file) for source in sources)}], file), ordinal"
+    connection.execute(f"""
+        CREATE TABLE sorted AS
+        WITH first AS (SELECT * FROM rows QUALIFY row_number() OVER (PARTITION BY {_KEYS} ORDER BY {order}) = 1)
+        SELECT {_STORED}, lookup FROM first ORDER BY {_KEYS}
+    """)
+    return dict(connection.execute("SELECT file, count(*) FROM rows GROUP BY file").fetchall())
+
+
+def _resolve_redirects(connection: Any, sources: Sequence[StagedSource]) -> None:
+    """Write rows with an entity that redirects to `moved`, and with the redirect's target to `resolved`.
+
+    At most two redirects are followed. Rows whose head and tail become the same entity are dropped and counted.
+    """
+    import pyarrow as pa
+
+    connection.execute("CREATE TABLE redirects (origin VARCHAR, target VARCHAR)")
+    for source in sources:
+        for redirects in (_about(path).redirects for path in source.paths):
+            columns = {"origin": list(redirects), "target": list(redirects.values())}
+            kinds = pa.schema([("origin", pa.string()), ("target", pa.string())])
+            _insert(connection, "redirects", pa.table(columns, schema=kinds))
+    connection.execute("""
+        CREATE TABLE targets AS
+        WITH single AS (SELECT origin, min(target) AS target FROM redirects GROUP BY origin)
+        SELECT one.origin AS id, coalesce(two.target, one.target) AS target
+        FROM single AS one LEFT JOIN single AS two ON two.origin = one.target;
+        CREATE TABLE moved AS
+        SELECT staged.*, coalesce(head.target, head_id) AS new_head, coalesce(tail.target, tail_id) AS new_tail,
+            row_number() OVER () - 1 AS place
+        FROM staged LEFT JOIN targets AS head ON head.id = head_id LEFT JOIN targets AS tail ON tail.id = tail_id
+        WHERE head.target IS NOT NULL OR tail.target IS NOT NULL;
+        CREATE TABLE resolved AS SELECT * FROM staged LIMIT 0;
+    """)
+    tallies = {source.file: source.tally for source in sources}
+    fields = ", ".join(CorpusRow._fields)
+    (n_moved,) = connection.execute("SELECT count(*) FROM moved").fetchall()[0]
+    for start in range(0, n_moved, CHUNK_ROWS):
+        page = connection.execute(
+            f"SELECT file, ordinal, sentence, lookup, new_head, new_tail, {fields} FROM moved "
+            f"WHERE place >= {start} AND place < {start + CHUNK_ROWS}"
+        ).fetchall()
+        kept: list[StagedRow] = []
+        for file, ordinal, sentence, lookup, head_id, tail_id, *values in page:
+            row = CorpusRow(*values)._replace(head_id=head_id, tail_id=tail_id)
+            if head_id == tail_id:
+                tallies[file].drop(SAME_ENTITY, row.source or "")
+            else:
+                kept.append(StagedRow(file, ordinal, row, sentence, {*lookup, *_lookup(row)}))
+        _insert(connection, "resolved", _table(kept))
+
+
+def _insert(connection: Any, table: str, rows: Any) -> None:
+    connection.register("chunk", rows)
+    connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM chunk")
+    connection.unregister("chunk")
+
+
+def write_parts(connection: Any, folder: Path) -> tuple[CorpusPart, ...]:
+    """Write the sorted rows with their numbers as Parquet files of `PART_ROWS` rows."""
+    parts = []
+    (n_rows,) = connection.execute("SELECT count(*) FROM sorted").fetchall()[0]
+    columns = ", ".join(f"coalesce({name}::VARCHAR, chr(30))" for name in f"row, {_STORED}".split(", "))
+    digest = f"bit_xor(md5_number(concat_ws(chr(31), {columns})))::VARCHAR"
+    for number, first in enumerate(range(0, n_rows, PART_ROWS)):
+        last = min(first + PART_ROWS, n_rows)
+        path = folder / f"part-{number:05d}.parquet"
+        with whole_file(path) as temporary:
+            connection.execute(
+                f"COPY (SELECT rowid AS row, {_STORED} FROM sorted WHERE rowid >= {first} AND rowid < {last} "
+                f"ORDER BY rowid) TO {quoted(temporary)} (FORMAT parquet, COMPRESSION zstd, "
+                f"ROW_GROUP_SIZE {ROW_GROUP}, USE_TMP_FILE false)"  # `temporary` is one already
+            )
+            content = connection.execute(f"SELECT {digest} FROM read_parquet({quoted(temporary)})").fetchall()[0][0]
+        parts.append(CorpusPart(StoredFile.of(folder, path), last - first, content))
+    return tuple(parts)
+
+
+def write_lookup(connection: Any, folder: Path) -> tuple[StoredFile, StoredFile]:
+    """Write the sorted keys and their rows in batches; a memory map would crash on a full disk."""
+    n_keys = connection.execute("SELECT coalesce(sum(len(lookup)), 0) FROM sorted").fetchall()[0][0]
+    query = "SELECT unnest(lookup) AS key, rowid AS row FROM sorted ORDER BY key, row"
+    keys, rows = folder / "keys.npy", folder / "rows.npy"
+    with (
+        whole_file(keys) as key_path,
+        whole_file(rows) as row_path,
+        key_path.open("wb") as key_file,
+        row_path.open("wb") as row_file,
+    ):
+        columns = list(zip((key_file, row_file), LOOKUP_TYPES, strict=True))
+        for file, kind in columns:
+            header = {"descr": kind.str, "fortran_order": False, "shape": (int(n_keys),)}
+            np.lib.format.write_array_header_1_0(file, header)
+        for batch in connection.sql(query).to_arrow_reader(1_000_000):
+            for number, (file, kind) in enumerate(columns):
+                file.write(batch.column(number).to_numpy().astype(kind, copy=False).tobytes())
+    return StoredFile.of(folder, keys), StoredFile.of(folder, rows)

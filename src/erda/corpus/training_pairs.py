@@ -12,7 +12,7 @@ import sys
 from base64 import b85encode
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from itertools import chain, islice
@@ -21,20 +21,22 @@ from pathlib import Path
 import numpy as np
 
 from erda.corpus.exclude import Excluded
+from erda.corpus.similarity_settings import TrainingSettings
 from erda.data.formats.jsonl_examples import example_from_line
-from erda.encoders.packed import N_PARTS, PackedSentences, Packer
+from erda.encoders.packed import AS_IT_IS, MASKED, N_PARTS, SOMETHING, WHOLE, PackedSentences, Packer, Shown
 from erda.encoders.tokens import MarkedTokenizer
-from erda.errors import DataError, SettingsError, one_line
+from erda.errors import DataError, one_line
 from erda.files import decode_json, read_arrays, sha256_of, write_arrays
 from erda.text.keys import entity_key, sentence_key
 from erda.text.reading import Faults, read_lines
 from erda.types import Entity, Example
 
 CODE_BYTES = 5
-HELD_OUT = 0.04
 BATCH = 10_000  # sentences in memory at a time
 NONE = -1  # no hard negative
 PACKED = ".npz"
+AROUND = 3  # maximum number of pieces that a cropped sentence keeps before and after its entities
+EPOCH, STEP = 1, 2  # salts, so that the seeds of an epoch and of a step differ
 AGAIN = "Write it again with `erda corpus pairs`."
 
 
@@ -84,17 +86,6 @@ class PairRows:
     def n_links(self) -> int:
         """Number of sentence pairs in an epoch over all rows."""
         return int((np.bincount(self.pair) // 2).sum())
-
-    def limited(self, limit: int, *, seed: int) -> PairRows:
-        """Draw entity pairs at random, with all their rows, until they give about `limit` sentence pairs."""
-        n_links = np.bincount(self.pair) // 2
-        order = np.random.default_rng(seed).permutation(len(n_links))
-        order = order[n_links[order] > 0]
-        drawn = np.zeros(len(n_links), bool)
-        drawn[order[: np.searchsorted(np.cumsum(n_links[order]), limit) + 1]] = True
-        rows = np.flatnonzero(drawn[self.pair])
-        columns = {name: getattr(self, name)[rows] for name in ("head", "tail", "place")}
-        return replace(self, sentences=self.sentences.take(rows), **columns)
 
     def save(self, path: Path) -> None:
         """Write a file for `load`."""
@@ -182,27 +173,71 @@ def entity_code(entity: Entity) -> str:
     return _code(entity_key(entity.name, entity.id))
 
 
-def check_share(held_out: float) -> None:
-    """Reject an invalid share of held-out pairs."""
-    if not 0 <= held_out < 1:
-        raise SettingsError(f"--held-out is {held_out}: expected 0 or more and less than 1.")
-
-
-def check_limit(limit: int | None) -> None:
-    """Reject an invalid pair count."""
-    if limit is not None and limit < 1:
-        raise SettingsError(f"--limit is {limit}: expected 1 or more.")
-
-
 def pair_place(head: str, tail: str) -> int:
     """Hash a pair of entity codes to [0, 2^32); pairs below a threshold are held out."""
     return int.from_bytes(blake2b(f"held-out {head} {tail}".encode(), digest_size=4).digest(), "little")
 
 
+# -- batches: each epoch draws new pairs; names are masked and sentences cropped at random -----------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairBatch:
+    """n pairs with m hard negatives, in the order first, second, negative."""
+
+    shown: Shown  # [2n + m]
+    pair: np.ndarray  # [2n + m] numbers of entity pairs
+    anchor: np.ndarray  # [m] the pair of each negative
+
+
+class PairBatches:
+    """The batches of a training by step number, determined by the seed: at most `limit` pairs of `among` per epoch."""
+
+    def __init__(
+        self, rows: PairRows, among: np.ndarray, settings: TrainingSettings, *, limit: int | None = None
+    ) -> None:
+        self.rows, self.among, self.settings, self.limit = rows, among, settings, limit
+        self._epoch, self._pairs = 0, self._drawn(0)
+        self.n_pairs = len(self._pairs)
+        self.n_batches = max(1, self.n_pairs // settings.batch_size)  # an incomplete last batch is dropped
+
+    @property
+    def n_steps(self) -> int:
+        """Number of batches of all epochs."""
+        return self.n_batches * self.settings.n_epochs
+
+    @property
+    def has_negatives(self) -> bool:
+        """Whether any pair of the epoch has a hard negative."""
+        return bool((self._pairs.negative != NONE).any())
+
+    def __getitem__(self, step: int) -> PairBatch:
+        settings = self.settings
+        epoch, at = divmod(step, self.n_batches)
+        if epoch != self._epoch:
+            self._epoch, self._pairs = epoch, self._drawn(epoch)
+        size = settings.batch_size
+        pairs = self._pairs.take(slice(at * size, (at + 1) * size))
+        rng = np.random.default_rng([settings.seed, step, STEP, 0])
+        (anchor,) = np.nonzero(pairs.negative != NONE)
+        rows = np.concatenate([pairs.first, pairs.second, pairs.negative[anchor]])
+        names = np.where(rng.random((len(rows), 2)) < settings.blank_names, MASKED, AS_IT_IS)
+        around = np.full((len(rows), 2), WHOLE)
+        if settings.crop:
+            cropped = rng.random(len(rows)) < settings.crop
+            names[cropped] = rng.choice([MASKED, SOMETHING], (int(cropped.sum()), 1))
+            around[cropped] = rng.integers(AROUND + 1, size=(int(cropped.sum()), 2))
+        return PairBatch(Shown(rows, names, around), self.rows.pair[rows], anchor)
+
+    def _drawn(self, epoch: int) -> PairSet:
+        seed, negatives = [self.settings.seed, epoch, EPOCH], self.settings.objective == "paper"
+        return mine_pairs(self.rows, self.among, seed=seed, negatives=negatives).take(slice(self.limit))
+
+
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-def read_rows(
+def read_pair_rows(
     paths: Sequence[Path],
     tokenizer: MarkedTokenizer,
     *,

@@ -1,30 +1,29 @@
 """Nearest-neighbour search in a corpus by inner product: a FAISS index beside the vector shards.
 
-`DIR/vectors/<model>/index.json` describes `index.faiss`: model, corpus version, FAISS factory string, search parameters
-and recall. Row i of the index is row i of the corpus. An index of another model or corpus version is rejected.
+| rows | FAISS factory | why |
+|---|---|---|
+| up to 200,000 | `Flat` | exact, and fast enough: the 50 queries of a task take well under a second |
+| more | `IVF<n>,PQ<dim / 4>x4fsr` | one bit per dimension, compared in registers: 96 bytes for 768 dimensions |
+
+An IVF index holds quantised vectors. A search therefore retrieves spare rows and rescores all of them with the vectors
+of the memory-mapped shards, which restores recall and makes scores exact. `index.json` describes `index.faiss`: model,
+corpus, factory string, search parameters and recall. Row i of the index is row i of the corpus.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from erda.corpus.faiss_kinds import TARGET_RECALL, SearchEffort, choose_factory, make_index, rescore, set_effort, tune
-from erda.corpus.manifest import CorpusVersion, StoredFile, fault_of
-from erda.corpus.sql import disk_faults
-from erda.corpus.vector_shards import (
-    BUSY,
-    FOLDER,
-    Embedder,
-    VectorShards,
-    embed_corpus,
-    read_journal,
-    vectors_folder,
-)
+from erda.corpus.corpus_store import disk_faults
+from erda.corpus.manifest import StoredFile
+from erda.corpus.vector_shards import BUSY, FOLDER, Embedder, VectorShards, embed_corpus, vectors_folder
 from erda.errors import DataError, ModelError
 from erda.files import locked, read_sealed, sealed, whole_file, write_json
 
@@ -32,9 +31,26 @@ if TYPE_CHECKING:
     from erda.corpus.corpus_store import CorpusStore
     from erda.corpus.similarity import SimilarityModel
 
-FORMAT = 1
+FORMAT = 2
 _ABOUT = "index.json"
 _FILE = "index.faiss"
+EXACT_ROWS = 200_000
+TARGET_RECALL = 0.98
+POINTS_PER_LIST = 40
+N_ITERATIONS = 8
+_QUERIES = 400
+_TOLERANCE = 1e-5  # products that differ by less are equal
+_EFFORTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_SPARES = (16, 32, 64, 128, 256)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchEffort:
+    """Search parameters of an index: nprobe (0: exact), extra rows to rescore; and recall@1 against exact search."""
+
+    effort: int = 0
+    spare: int = 0
+    recall: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,28 +93,16 @@ class VectorIndex:
 
     @classmethod
     def open(cls, store: CorpusStore, model: SimilarityModel) -> VectorIndex:
-        """Open the index of a corpus for a model, memory-mapped where possible; changed files are verified."""
-        folder = vectors_folder(store.folder, model.fingerprint)
-        again = f"run: erda corpus index {store.folder}"
+        """Open the index of a corpus for a model, memory-mapped where possible; its files are verified."""
+        folder = vectors_folder(store, model.fingerprint)
         if not (folder / _ABOUT).exists():
-            _refuse_missing(store.folder, folder, model, again)
+            raise _missing(store, folder, model)
         about = IndexAbout.read(folder)
-        if about.fingerprint != model.fingerprint:
-            raise ModelError(f"{folder}: made by model {about.fingerprint[:16]}, not {model.fingerprint[:16]}; {again}")
-        if about.digest != store.digest:
-            if CorpusVersion(about.n_rows, about.digest) in store.versions:
-                raise DataError(
-                    f"{folder}: the index covers the first {about.n_rows:,} of {len(store):,} rows of a corpus that "
-                    f"has grown. To add the new rows to the index, {again}"
-                )
-            raise DataError(
-                f"{folder}: index of another version of the corpus (digest {about.digest[:12]}, {about.n_rows:,} rows; "
-                f"now {store.digest[:12]}, {len(store):,} rows); {again} --rebuild"
-            )
-        shards = VectorShards.open(folder, beside=[about.file])
-        if (len(shards), shards.dim) != (about.n_rows, about.dim):
-            raise DataError(f"{folder}: unfinished (vectors of {len(shards):,} of {about.n_rows:,} rows); {again}")
-        return cls(about, _read_faiss(folder / _FILE, about, again), shards)
+        if (about.fingerprint, about.digest) != (model.fingerprint, store.digest):
+            raise ModelError(f"{folder}: the index of another model or corpus; delete this folder.")
+        if fault := about.file.fault(folder):
+            raise DataError(f"{fault} To repair it, run: erda corpus index {store.folder}")
+        return cls(about, _read_faiss(folder / _FILE, about), VectorShards(folder, about.n_rows))
 
     def __len__(self) -> int:
         return self.about.n_rows
@@ -126,94 +130,54 @@ def build_index(
     store: CorpusStore,
     model: SimilarityModel,
     *,
-    rebuild: bool = False,
     embedder: Embedder | None = None,
     batch_size: int = 64,
     show: Callable[[str], None] = lambda message: None,
 ) -> VectorIndex:
-    """Embed rows without a vector, then make the index or add the new rows to it.
-
-    `choose_factory` picks the kind of index by the number of rows. A corpus that has outgrown exact search gets a new
-    index.
-    """
-    shards = embed_corpus(store, model, rebuild=rebuild, batch_size=batch_size, embedder=embedder)
+    """Embed rows without a vector, then make the index; `choose_factory` picks its kind by the number of rows."""
+    shards = embed_corpus(store, model, batch_size=batch_size, embedder=embedder)
     folder = shards.folder
     with locked(folder, busy=BUSY), disk_faults(folder):
-        before = _before(folder, show)
-        wanted = choose_factory(len(shards), shards.dim)
-        if before and _still_good(folder, before, store, wanted):
-            if before.n_rows < len(shards):
-                show(f"adding {len(shards) - before.n_rows:,} rows to {before.factory}")
-                about = _grow(folder, before, shards, store)
-            else:
-                show(f"{folder.name}: the index is complete ({before.factory}, {before.n_rows:,} rows)")
-                about = before
+        factory = choose_factory(len(shards), shards.dim)
+        if _is_complete(folder, store, factory):
+            show(f"{folder.name}: the index is complete ({factory}, {len(shards):,} rows)")
         else:
-            show(f"building {wanted} of {len(shards):,} rows")
-            made = index_shards(shards, wanted, show=show)
+            show(f"building {factory} of {len(shards):,} rows")
+            index, search = index_shards(shards, factory, show=show)
             about = IndexAbout(
                 fingerprint=model.fingerprint,
                 model=model.base,
                 dim=shards.dim,
                 digest=store.digest,
                 n_rows=len(shards),
-                factory=wanted,
-                search=made.search,
-                file=_write_faiss(made.index, folder),
+                factory=factory,
+                search=search,
+                file=_write_faiss(index, folder),
             )
-        if about is not before:
             write_json(folder / _ABOUT, sealed(about))
     return VectorIndex.open(store, model)
 
 
-def _before(folder: Path, show: Callable[[str], None]) -> IndexAbout | None:
-    """Read the description of the existing index; None if it is missing or damaged."""
-    if not (folder / _ABOUT).exists():
-        return None
-    try:
-        return IndexAbout.read(folder)
-    except DataError as fault:
-        show(f"{fault} Building a new index.")
-        return None
-
-
-def _still_good(folder: Path, about: IndexAbout, store: CorpusStore, wanted: str) -> bool:
-    """Whether an existing index is intact and of the wanted kind, so that it can be kept and extended."""
-    known = CorpusVersion(about.n_rows, about.digest) in store.versions and fault_of(folder, about.file) is None
-    return known and (wanted == "Flat") == (about.factory == "Flat")
-
-
-@dataclass(frozen=True, slots=True)
-class MadeIndex:
-    """A FAISS index of all vectors, and its search parameters."""
-
-    index: Any
-    search: SearchEffort
+def _is_complete(folder: Path, store: CorpusStore, factory: str) -> bool:
+    with suppress(DataError):  # missing or damaged
+        about = IndexAbout.read(folder)
+        return (about.digest, about.factory) == (store.digest, factory) and not about.file.fault(folder)
+    return False
 
 
 def index_shards(
     shards: VectorShards, factory: str, *, show: Callable[[str], None] = lambda message: None
-) -> MadeIndex:
-    """Build an index of all vectors and tune its search."""
+) -> tuple[Any, SearchEffort]:
+    """Build a FAISS index of all vectors and tune its search."""
     from tqdm import tqdm
 
-    index = make_index(factory, shards)
-    for _, vectors in tqdm(shards, desc="indexing", unit="shard", total=len(shards.shards), disable=None):
+    index = empty_index(factory, shards)
+    for _, vectors in tqdm(shards, desc="indexing", unit="shard", total=len(shards.paths), disable=None):
         index.add(vectors)
     search = SearchEffort() if factory == "Flat" else tune(index, shards)
     if search.recall < TARGET_RECALL:
         show(f"warning: recall@1 of {factory} is only {search.recall:.1%}")
-    return MadeIndex(index, search)
-
-
-def _grow(folder: Path, before: IndexAbout, shards: VectorShards, store: CorpusStore) -> IndexAbout:
-    import faiss
-
-    index = faiss.read_index(str(folder / _FILE))
-    for start, vectors in shards:
-        if start >= before.n_rows:
-            index.add(vectors)
-    return replace(before, digest=store.digest, n_rows=len(shards), file=_write_faiss(index, folder))
+    return index, search
 
 
 def _write_faiss(index: Any, folder: Path) -> StoredFile:
@@ -226,32 +190,112 @@ def _write_faiss(index: Any, folder: Path) -> StoredFile:
     return StoredFile.of(folder, path)
 
 
-def _read_faiss(path: Path, about: IndexAbout, again: str) -> Any:
+def _read_faiss(path: Path, about: IndexAbout) -> Any:
     """Open an index memory-mapped: FAISS maps inverted lists and flat codes, and reads the rest."""
     import faiss
 
-    try:
-        kind = faiss.IO_FLAG_MMAP_IFC if about.factory == "Flat" else faiss.IO_FLAG_MMAP
-        index = faiss.read_index(str(path), kind)
-    except RuntimeError:
-        try:
-            index = faiss.read_index(str(path))
-        except RuntimeError as error:
-            raise DataError(f"{path}: damaged ({str(error).splitlines()[-1]}); {again}") from None
-    if index.ntotal != about.n_rows or index.d != about.dim:
-        raise DataError(f"{path}: has {index.ntotal:,} rows, expected {about.n_rows:,}; it is damaged; {again}")
+    index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC if about.factory == "Flat" else faiss.IO_FLAG_MMAP)
     set_effort(index, about.search.effort)
     return index
 
 
-def _refuse_missing(corpus: Path, folder: Path, model: SimilarityModel, again: str) -> None:
-    others = sorted(path.parent for path in (corpus / FOLDER).glob(f"*/{_ABOUT}"))
+def _missing(store: CorpusStore, folder: Path, model: SimilarityModel) -> DataError | ModelError:
+    again = f"run: erda corpus index {store.folder}"
+    others = ", ".join(sorted(path.parent.name for path in (store.folder / FOLDER).glob(f"*/{_ABOUT}")))
     if others:
-        made_by = ", ".join(f"{IndexAbout.read(path).model} ({path.name})" for path in others)
-        raise ModelError(
-            f"{corpus}: the index belongs to another similarity model, {made_by}; this model is {model.base} "
-            f"({folder.name}). Use that model, or index for this one: {again.removeprefix('run: ')} --model ..."
+        return ModelError(
+            f"{store.folder}: no index of this similarity model and corpus ({model.base}, {folder.name}), only of "
+            f"others ({others}). Use their --model, or {again} --model ..."
         )
-    if n_done := len(read_journal(folder)):
-        raise DataError(f"{folder}: unfinished ({n_done} shards are done); to resume, {again}")
-    raise DataError(f"{corpus}: has no index; {again}")
+    return DataError(f"{store.folder}: {'unfinished' if folder.exists() else 'has no index'}; {again}")
+
+
+# -- FAISS -------------------------------------------------------------------------------------------------------------
+
+
+def choose_factory(n_rows: int, dim: int) -> str:
+    """Choose the factory string for a number of rows; see the table above.
+
+    >>> choose_factory(50_000, 768), choose_factory(1_000_000, 384), choose_factory(1_000_000, 100)
+    ('Flat', 'IVF2048,PQ96x4fsr', 'IVF2048,SQ8')
+    """
+    if n_rows <= EXACT_ROWS:
+        return "Flat"
+    codes = "SQ8" if dim % 8 else f"PQ{dim // 4}x4fsr"
+    n_lists = 2 ** round(math.log2(2 * math.sqrt(n_rows)))
+    return f"IVF{n_lists},{codes}"
+
+
+def empty_index(factory: str, shards: VectorShards) -> Any:
+    """Make an empty index and train it on a random sample of the vectors."""
+    import faiss
+
+    index = faiss.index_factory(shards.dim, factory, faiss.METRIC_INNER_PRODUCT)
+    if index.is_trained:
+        return index
+    lists = faiss.extract_index_ivf(index)
+    lists.cp.niter = N_ITERATIONS
+    lists.cp.max_points_per_centroid = POINTS_PER_LIST
+    lists.cp.min_points_per_centroid = 1
+    index.train(_sample(shards, max(lists.nlist * POINTS_PER_LIST, 16_384)))
+    return index
+
+
+def set_effort(index: Any, effort: int) -> None:
+    """Set the number of lists that a search visits; 0 leaves an exact index alone."""
+    import faiss
+
+    if effort:
+        faiss.ParameterSpace().set_index_parameter(index, "nprobe", effort)
+
+
+def tune(index: Any, shards: VectorShards) -> SearchEffort:
+    """Set the least effort of an IVF index that reaches `TARGET_RECALL` on a sample of rows, or the best effort.
+
+    Effort is chosen first, with the maximum number of spare rows, then the number of spare rows.
+    """
+    asked = np.unique(np.linspace(0, len(shards) - 1, min(_QUERIES, len(shards))).astype(np.int64))
+    queries = shards.vectors(asked)
+    best = best_scores(shards, queries, but=asked)
+    tried: list[SearchEffort] = []
+    for effort in _EFFORTS:
+        set_effort(index, effort)
+        _, rows = index.search(queries, min(2 + _SPARES[-1], len(shards)))
+        scores = rescore(shards, queries, rows)
+        scores[rows == asked[:, None]] = -np.inf
+        good = np.maximum.accumulate(scores, axis=1) >= best[:, None] - _TOLERANCE
+        recalls = [float(good[:, : 2 + spare][:, -1].mean()) for spare in _SPARES]
+        enough = next((i for i, recall in enumerate(recalls) if recall >= min(TARGET_RECALL, recalls[-1])), -1)
+        tried.append(SearchEffort(effort, _SPARES[enough], recalls[enough]))
+        if tried[-1].recall >= TARGET_RECALL:
+            break
+    most = max(one.recall for one in tried)
+    chosen = next(one for one in tried if one.recall >= min(TARGET_RECALL, most - 0.002))
+    set_effort(index, chosen.effort)
+    return chosen
+
+
+def best_scores(shards: VectorShards, queries: np.ndarray, *, but: np.ndarray) -> np.ndarray:
+    """Exact score of the nearest row of each query i other than row `but[i]`: [n_queries]."""
+    best = np.full(len(queries), -np.inf, np.float32)
+    for start, vectors in shards:
+        scores = queries @ vectors.T
+        here = np.flatnonzero((but >= start) & (but < start + len(vectors)))
+        scores[here, but[here] - start] = -np.inf
+        np.maximum(best, scores.max(axis=1), out=best)
+    return best
+
+
+def rescore(shards: VectorShards, queries: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Exact products of each query with its rows [n, k]: [n, k]; -inf where the row is -1."""
+    unique, places = np.unique(np.maximum(rows, 0), return_inverse=True)
+    vectors = shards.vectors(unique)[places.reshape(rows.shape)]
+    scores: np.ndarray = np.einsum("nd,nkd->nk", queries, vectors)
+    scores[rows < 0] = -np.inf
+    return scores
+
+
+def _sample(shards: VectorShards, n: int) -> np.ndarray:
+    if len(shards) <= n:
+        return shards.vectors(np.arange(len(shards)))
+    return shards.vectors(np.sort(np.random.default_rng(0).choice(len(shards), n, replace=False)))

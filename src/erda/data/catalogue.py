@@ -22,14 +22,13 @@ from erda.data.fewrel_dataset import (
     read_fresh,
     read_full,
     read_published,
-    read_relations,
-    read_search,
 )
 from erda.data.formats import read_jsonl, read_relation_list, read_tacred
 from erda.data.own_data import OWN_SHOTS, name_relations, read_own, relation_files
 from erda.data.streams import TaskStream
 from erda.errors import DataError, SettingsError, StreamError, unknown_name
 from erda.files import data_folder, user_path
+from erda.registry import Registry
 
 GITHUB = "https://raw.githubusercontent.com"
 
@@ -98,7 +97,7 @@ _FULL_FILES = (
 )
 _REDOC41_FILES = ("redoc41/examples.jsonl.gz", "redoc41/relations.json")
 _REDOC41_SOURCE = (
-    "{name} has no public download; it comes with the data folder. Set ERDA_DATA to a folder that holds "
+    "redoc41 has no public download; it comes with the data folder. Set ERDA_DATA to a folder that holds "
     "it, or copy its folder 'redoc41' to the location above."
 )
 _TACRED_FILES = ("tacred/train.json", "tacred/dev.json", "tacred/test.json")
@@ -110,13 +109,6 @@ def _load_redoc41(folder: Path) -> Dataset:
     reading = read_jsonl(examples, {relation.id for relation in relations})
     checksum = data_checksum([examples], relations=relations)
     return Dataset("redoc41", relations, reading.examples, checksum=checksum, unrelated=reading.unrelated)
-
-
-def _load_redoc13(folder: Path) -> Dataset:
-    whole, others = _load_redoc41(folder), {relation.id for relation in read_relations(folder / "fewrel")}
-    relations = tuple(relation for relation in whole.relations if relation.id not in others)
-    examples = whole.only(lambda example: example.relation not in others)
-    return replace(examples, name="redoc13", relations=relations, unrelated=())
 
 
 def _load_tacred(folder: Path) -> Dataset:
@@ -140,7 +132,7 @@ def _load_atlas(folder: Path) -> Dataset:
     return replace(read_own(embedded_file("")), name="atlas", checksum=_ATLAS_CHECKSUM, unrelated=unrelated)
 
 
-DATASETS: dict[str, Entry] = {
+_ENTRIES: dict[str, Entry | str] = {
     "atlas": Entry(
         name="atlas",
         about="48 relations in eight domains, written for erda; no download",
@@ -179,15 +171,6 @@ DATASETS: dict[str, Entry] = {
         needs=(*_FULL_FILES, *(file.target for file in _SPLITS)),
         remote=(*_SPLITS, *_WIKI),
     ),
-    "fewrel-search": Entry(
-        name="fewrel-search",
-        about="the other 40 relations, to choose settings on",
-        licence="MIT",
-        shape=Shape(way=10),
-        load=lambda folder: read_search(folder / "fewrel"),
-        needs=_FULL_FILES,
-        remote=(*_SPLITS, *_WIKI),
-    ),
     "redoc41": Entry(
         name="redoc41",
         about="41 relations from DocRED and Re-DocRED, an open substitute of TACRED's shape",
@@ -195,16 +178,7 @@ DATASETS: dict[str, Entry] = {
         shape=Shape(way=5, first_way=6),
         load=_load_redoc41,
         needs=_REDOC41_FILES,
-        obtain=_REDOC41_SOURCE.format(name="redoc41"),
-    ),
-    "redoc13": Entry(
-        name="redoc13",
-        about="the 13 relations of redoc41 that FewRel lacks, to choose settings on",
-        licence="MIT",
-        shape=Shape(way=4, first_way=5),
-        load=_load_redoc13,
-        needs=(*_REDOC41_FILES, *_RELATION_FILES),
-        obtain=_REDOC41_SOURCE.format(name="redoc13"),
+        obtain=_REDOC41_SOURCE,
     ),
     "tacred": Entry(
         name="tacred",
@@ -218,6 +192,7 @@ DATASETS: dict[str, Entry] = {
         "the locations above.",
     ),
 }
+DATASETS: Registry[Entry] = Registry("erda.datasets", _ENTRIES)
 
 
 def missing_files(entry: Entry, folder: Path) -> list[str]:

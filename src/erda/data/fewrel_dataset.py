@@ -277,16 +277,12 @@ def read_fresh(folder: Path) -> Dataset:
     """Load the 40 fresh relations, without any sentence of the published splits or the validation data."""
     full = read_full(folder)
     taken = _split_sentences(folder)
-    fresh = _half(full, "fewrel-fresh", fresh=True).only(lambda example: text_key(example) not in taken)
+    fresh = fewrel_half(full, "fewrel-fresh", fresh=True).only(lambda example: text_key(example) not in taken)
     return replace(fresh, validation=())
 
 
-def read_search(folder: Path) -> Dataset:
-    """Load the other 40 relations, to choose settings on."""
-    return _half(read_full(folder), "fewrel-search", fresh=False)
-
-
-def _half(full: Dataset, name: str, *, fresh: bool) -> Dataset:
+def fewrel_half(full: Dataset, name: str, *, fresh: bool) -> Dataset:
+    """Select the 40 fresh relations of all 80, or the other 40."""
     ids = sorted(relation.id for relation in full.relations)
     chosen = set(shuffled(ids, HALVES_SEED, "fresh relations")[: len(ids) // 2])
     relations = tuple(relation for relation in full.relations if (relation.id in chosen) == fresh)

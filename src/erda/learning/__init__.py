@@ -1,1 +1,1 @@
-"""Building blocks of methods: losses, memory, prototypes, hard negatives, the gradient loop."""
+"""Building blocks of methods: losses, memory, the gradient loop."""

@@ -1,4 +1,4 @@
-"""Losses of the paper and of other methods, as pure functions of similarities and targets.
+"""Losses of the paper and of other methods as pure functions, and their inputs: relation embeddings, hard negatives.
 
 `similarities` [n_examples, n_relations] are large for close pairs; `targets` [n_examples] are the columns of the true
 relations. Each loss is a mean over the batch, as in the released code; the paper writes sums (docs/method.md).
@@ -6,11 +6,15 @@ relations. Each loss is a mean over the batch, as in the released code; the pape
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+from erda.types import Entity, Example, Relation, Span
 
 
 def cosine_similarity(vectors: Tensor, prototypes: Tensor) -> Tensor:
@@ -61,47 +65,6 @@ def contrastive(true: Tensor, negatives: Tensor, *, margin: float) -> Tensor:
     return (margin - true + negatives.sum(dim=1)).clamp(min=0).mean()
 
 
-def supervised_contrastive(
-    similarities: Tensor, same: Tensor, *, temperature: float, counted: Tensor | None = None
-) -> Tensor:
-    """-1/|P(i)| sum over p in P(i) of log(exp(s_ip / t) / sum_a exp(s_ia / t)), averaged over anchors with positives.
-
-    `same` [n, m] marks the positives P(i), the columns of the anchor's relation; `counted` [n, m] marks the columns a
-    to compare with (an anchor is not compared with itself). 0 if no anchor has a positive.
-    """
-    logits = similarities / temperature
-    if counted is not None:
-        same, logits = same & counted, logits.masked_fill(~counted, float("-inf"))
-    n_same = same.sum(dim=1)
-    anchors = n_same > 0
-    if not anchors.any():
-        return similarities.sum() * 0
-    logits, same = logits[anchors], same[anchors]
-    shares = F.log_softmax(logits, dim=1).masked_fill(~same, 0.0)
-    return -(shares.sum(dim=1) / n_same[anchors]).mean()
-
-
-def relaxed(similarities: Tensor, same: Tensor, *, margin: float) -> Tensor:
-    """Similarities weighted by their distance from the optimum (circle loss): [n, m] -> [n, m].
-
-    Same relation: a (s - (1 - m)) with a = max(0, 1 + m - s). Other relations: b (s - m) with b = max(0, s + m).
-    The weights a and b carry no gradient. Hard pairs have a larger gradient than easy ones.
-    """
-    now = similarities.detach()
-    alike = (1 + margin - now).clamp(min=0) * (similarities - (1 - margin))
-    others = (now + margin).clamp(min=0) * (similarities - margin)
-    return torch.where(same, alike, others)
-
-
-def distillation(scores: Tensor, teacher: Tensor, *, temperature: float) -> Tensor:
-    """t^2 KL(softmax(teacher / t) || softmax(scores / t)), averaged over rows; both [n, m]. 0 without rows."""
-    if not scores.numel():
-        return scores.sum()
-    expected = F.softmax(teacher / temperature, dim=1)
-    found = F.log_softmax(scores / temperature, dim=1)
-    return temperature**2 * F.kl_div(found, expected, reduction="batchmean")
-
-
 @dataclass(frozen=True, slots=True)
 class Objective:
     """ERDA's loss: the weighted sum of four losses (Eq. 4 and 7); the fields have the names of ERDA's settings."""
@@ -138,3 +101,48 @@ class Objective:
             false = false.gather(2, columns[:, None, None].expand(-1, false.shape[1], 1)).squeeze(2)
             loss = loss + self.contrastive_weight * contrastive(true, false, margin=self.contrastive_margin)
         return loss
+
+
+# -- relation embeddings and hard negatives ----------------------------------------------------------------------------
+
+
+def relation_embeddings(
+    relations: Sequence[Relation], names: Tensor, exemplars: Mapping[str, Tensor], *, unit: bool = False
+) -> Tensor:
+    """r_i of the paper: [n_relations, dim].
+
+    `names` [n_relations, dim] are the embedded names, `exemplars[id]` [n_exemplars, dim] the embedded exemplars.
+    `unit` first scales all vectors to length 1, so that names and sentences have equal weight.
+    """
+    if unit:
+        names = F.normalize(names, dim=-1)
+        exemplars = {relation: F.normalize(vectors, dim=-1) for relation, vectors in exemplars.items()}
+    rows = []
+    for relation, name in zip(relations, names, strict=True):
+        vectors = exemplars.get(relation.id)
+        rows.append(name if vectors is None else torch.cat([name[None], vectors]).mean(dim=0))
+    return torch.stack(rows)
+
+
+def swap_entity(example: Example, donor: Example, role: Literal["head", "tail"]) -> Example:
+    """Replace the head (or tail) mention of `example` with the donor's, and adjust both spans."""
+    old: Entity = getattr(example, role)
+    new: Entity = getattr(donor, role)
+    words = donor.tokens[new.span.start : new.span.end]
+    tokens = example.tokens[: old.span.start] + words + example.tokens[old.span.end :]
+    shift = len(words) - (old.span.end - old.span.start)
+    swapped = Entity(new.name, Span(old.span.start, old.span.start + len(words)), new.id, new.type)
+    other = example.tail if role == "head" else example.head
+    if other.span.start >= old.span.end:
+        other = replace(other, span=Span(other.span.start + shift, other.span.end + shift))
+    head, tail = (swapped, other) if role == "head" else (other, swapped)
+    return Example(tokens, head, tail, example.relation, f"{example.id}~{role}~{donor.id}", example.source)
+
+
+def hard_negatives(example: Example, others: Sequence[Example], generator: torch.Generator) -> list[Example]:
+    """Swap the head, then the tail, with a random donor each: two negatives, or none without other examples."""
+    donors = [other for other in others if other is not example]
+    if not donors:
+        return []
+    drawn = torch.randint(len(donors), (2,), generator=generator).tolist()
+    return [swap_entity(example, donors[drawn[0]], "head"), swap_entity(example, donors[drawn[1]], "tail")]

@@ -20,17 +20,10 @@ METHODS: Registry[type[Method]] = Registry(
         "erda": "erda.methods.erda:Erda",
         "seqrun": "erda.methods.sequential:SeqRun",
         "joint": "erda.methods.sequential:Joint",
-        "emr": "erda.methods.emr:Emr",
+        "emr": "erda.methods.sequential:Emr",
         "emar": "erda.methods.emar:Emar",
         "idlvq-c": "erda.methods.idlvq:IdlvqC",
-        "sckd": "erda.methods.sckd:Sckd",
-        "cpl": "erda.methods.cpl:Cpl",
-        "dcre": "erda.methods.dcre:Dcre",
-        "sirus": "erda.methods.sirus:Sirus",
         "posterior": "erda.methods.posterior:Posterior",
-        "posterior-tuned": "erda.methods.posterior_tuned:PosteriorTuned",
-        "posterior-transductive": "erda.methods.posterior_transductive:PosteriorTransductive",
-        "posterior-tuned-transductive": "erda.methods.posterior_tuned:PosteriorTunedTransductive",
     },
 )
 DEFAULT_METHOD = "posterior"

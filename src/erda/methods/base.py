@@ -14,19 +14,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from erda.encoders.contract import Encoder
-from erda.errors import ModelError, StreamError, unknown_name
+from erda.errors import ModelError, SettingsError, StreamError, unknown_name
 from erda.fields import Seed, Settings, checked_settings, flat_values, settings_model
 from erda.learning.memory import nearest_of_each
 from erda.types import Example, Predictions, Relation, ScoreKind, Task
 
 M = TypeVar("M", bound="Method")
+# settings of earlier saves and records -> end of the name of the method in erda-peers that replaces them
+FORMER_SETTINGS = {"names": "rescored", "whiten": "rescored", "classifier": "classifier"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +60,6 @@ class Method(ABC):
     score_kind: ClassVar[ScoreKind]  # the kind of scores; large is likely
     trains: ClassVar[bool] = True  # whether learning changes the encoder, unless it is frozen
     reads_names: ClassVar[bool] = False  # whether a relation can be learned from its name, without an example
-    transductive: ClassVar[bool] = False  # whether scores depend on the other questions of a call
     uses_names: ClassVar[bool] = False  # whether relation names or descriptions enter training or scores
 
     def __post_init__(self) -> None:
@@ -80,17 +81,21 @@ class Method(ABC):
         """Learn new relations, and further examples of known ones. A failing task leaves the method unchanged."""
         if not self.reads_names:
             task.check_examples()
-        before = self.checkpoint()
-        try:
+        with self._undone_on_failure():
             self.noted = {}
             new = {name: array for name, array in self.taken_over().items() if name not in self.shared}
             self.shared |= {name: self._from_array(array) for name, array in new.items()}
             self._know({relation.id: relation for relation in (*self.relations, *task.relations)}.values())
             with self._learning() as generator:
                 self._learn(task, generator)
-                self._learned(task)
                 self._prepare()
             self.n_tasks += 1
+
+    @contextmanager
+    def _undone_on_failure(self) -> Iterator[Checkpoint]:
+        before = self.checkpoint()
+        try:
+            yield before
         except BaseException:
             self.restore(before)
             raise
@@ -108,19 +113,13 @@ class Method(ABC):
         """Drop a relation with its exemplars and rows. Its effect on a trained encoder remains."""
         if relation_id not in self.index:
             raise StreamError(unknown_name("relation", relation_id, self.index))
-        before = self.checkpoint()
-        try:
-            self._know([relation for relation in self.relations if relation.id != relation_id])
-            self.kept = tuple(example for example in self.kept if example.relation != relation_id)
-            self.rows = {
-                name: {owner: row for owner, row in rows.items() if owner != relation_id}
-                for name, rows in self.rows.items()
+        with self._undone_on_failure() as before:
+            rows = {
+                name: {one: row for one, row in own.items() if one != relation_id} for name, own in before.rows.items()
             }
-            if self.relations:
-                self._prepare()
-        except BaseException:
-            self.restore(before)
-            raise
+            relations = tuple(relation for relation in before.relations if relation.id != relation_id)
+            kept = tuple(example for example in before.kept if example.relation != relation_id)
+            self.restore(replace(before, relations=relations, kept=kept, rows=rows))
 
     def checkpoint(self) -> Checkpoint:
         """Return everything learned so far, for `restore`. Trained weights are copied; arrays are shared."""
@@ -168,9 +167,17 @@ class Method(ABC):
 
     @classmethod
     def from_settings(cls: type[M], encoder: Encoder, settings: Mapping[str, Any], **parts: Any) -> M:
-        """Build a method from flat settings, as `settings()` returns them."""
-        checked = checked_settings(settings_model(cls), settings)
-        return cls(encoder, **parts, **{name: getattr(checked, name) for name in type(checked).model_fields})
+        """Build a method from flat settings, as `settings()` returned them in this or an earlier version."""
+        model = settings_model(cls)
+        former = {
+            name: end for name, end in FORMER_SETTINGS.items() if name in settings and name not in model.model_fields
+        }
+        for name in filter(settings.get, former):
+            raise SettingsError(
+                f"{name}: is not a setting any more; use method '{cls.name}-{former[name]}' of erda-peers."
+            )
+        checked = checked_settings(model, {name: value for name, value in settings.items() if name not in former})
+        return cls(encoder, **parts, **{name: getattr(checked, name) for name in model.model_fields})
 
     def settings(self) -> dict[str, bool | int | float | str]:
         """Return the value of every setting; nested settings appear under their own names."""
@@ -201,9 +208,6 @@ class Method(ABC):
     @abstractmethod
     def _learn(self, task: Task, generator: Any) -> None:
         """Update the encoder, `rows` and `kept`. `relations` includes the task's relations; new ones have no rows."""
-
-    def _learned(self, task: Task) -> None:  # noqa: B027 - optional
-        """Add rows that do not depend on the kind of method; nothing by default."""
 
     @abstractmethod
     def _scores(self, examples: Sequence[Example]) -> Any:

@@ -16,9 +16,7 @@ from erda.corpus.augment import MOST_NEIGHBOURS, PAPERS, Augmenter, AugmentSetti
 from erda.encoders.trainable import embed
 from erda.errors import StreamError
 from erda.fields import Fraction, Number, Weight, changed_settings
-from erda.learning.losses import Objective, cosine_similarity
-from erda.learning.negatives import hard_negatives
-from erda.learning.prototypes import relation_embeddings
+from erda.learning.losses import Objective, cosine_similarity, hard_negatives, relation_embeddings
 from erda.methods.trained import NotTiny, Trained
 from erda.text.keys import sentence_key
 from erda.types import Example, Relation, ScoreKind, Task
@@ -137,11 +135,7 @@ class Erda(Trained):
         relations = [*self.relations, *self._unlearned()]
         with torch.no_grad():
             names = self.encoder.encode_texts([relation.name for relation in relations])
-        vectors = embed(self.encoder, self.kept)
-        rows: dict[str, list[int]] = {}
-        for row, example in enumerate(self.kept):
-            rows.setdefault(example.relation or "", []).append(row)
-        grouped = {relation: vectors[own] for relation, own in rows.items()}
+        grouped = _vectors_of_each(self.kept, embed(self.encoder, self.kept))
         return relation_embeddings(relations, names, grouped, unit=self.unit_embeddings)
 
     def _means(self, task: Task) -> Tensor:
@@ -177,13 +171,18 @@ class Erda(Trained):
         return cosine_similarity(embed(self.encoder, examples), self.prototypes)
 
 
-def _mean_of_each(examples: Sequence[Example], vectors: Tensor) -> dict[str, Tensor]:
-    """Return the mean of each relation's unit vectors: relation -> [dim]."""
+def _vectors_of_each(examples: Sequence[Example], vectors: Tensor) -> dict[str, Tensor]:
+    """Group vectors [n, dim] by the relation of their examples."""
     rows: dict[str, list[int]] = {}
     for row, example in enumerate(examples):
         rows.setdefault(example.relation or "", []).append(row)
-    units = F.normalize(vectors, dim=-1)
-    return {relation: units[own].mean(dim=0) for relation, own in rows.items()}
+    return {relation: vectors[own] for relation, own in rows.items()}
+
+
+def _mean_of_each(examples: Sequence[Example], vectors: Tensor) -> dict[str, Tensor]:
+    """Return the mean of each relation's unit vectors: relation -> [dim]."""
+    each = _vectors_of_each(examples, F.normalize(vectors, dim=-1))
+    return {relation: own.mean(dim=0) for relation, own in each.items()}
 
 
 def _numbers(keys: Tensor) -> list[int]:

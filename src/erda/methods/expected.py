@@ -130,14 +130,16 @@ class Fitted:
     basis: np.ndarray  # [dim, dim]
     expected: Expected
     never_seen: NeverSeen
-    classifier: np.ndarray | None = (
-        None  # [dim + 1, n_relations]: log-odds to add, linear in z (`linear_classifier.py`)
-    )
 
     @property
     def scale(self) -> float:
         """Divisor of log-likelihoods, since the directions of a vector are not independent evidence."""
         return float((self.basis.shape[1] / DIMENSIONS_AS_ONE) ** 0.5)
+
+    @property
+    def spread(self) -> np.ndarray:
+        """Variances of relations in this basis, [dim]; those of sentences are 1."""
+        return np.asarray(1 / self.never_seen.relations.precisions[:, self.never_seen.relations.kinds[0]] - 1)
 
     def scores(self, vectors: np.ndarray, relations: Expected | None = None) -> np.ndarray:
         """Log-likelihood ratios of each relation against an unseen one, tempered: [n, n_relations].
@@ -152,17 +154,11 @@ class Fitted:
         z = (vectors.astype(np.float64) - self.centre) @ self.basis
         unseen = self.never_seen.log_likelihood(z)
         for relations in several:
-            found = np.asarray(((relations or self.expected).log_likelihoods(z) - unseen) / self.scale)
-            if self.classifier is None or relations is not None:
-                yield found
-                continue
-            both = found + z @ self.classifier[:-1] + self.classifier[-1]
-            yield both + _log_total(found) - _log_total(both)  # the evidence against an unseen relation stays the same
+            yield np.asarray(((relations or self.expected).log_likelihoods(z) - unseen) / self.scale)
 
     def named(self, names: np.ndarray, count: float) -> Expected:
         """Relations known by name alone: centred name vectors [n, dim], which count for `count` sentences each."""
-        spread = 1 / self.never_seen.relations.precisions[:, self.never_seen.relations.kinds[0]] - 1
-        return Expected.given(np.full(len(names), count), names @ self.basis, spread)
+        return Expected.given(np.full(len(names), count), names @ self.basis, self.spread)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return all arrays of the model in 32 bits, for a file; `from_arrays` restores it."""
@@ -174,8 +170,6 @@ class Fitted:
             **{f"never_{name}": getattr(never.relations, name) for name in EXPECTED},
             "never": np.array([never.weight, never.typical]),
         }
-        if self.classifier is not None:
-            arrays["classifier"] = self.classifier
         kinds = {name: np.int32 if array.dtype.kind == "i" else np.float32 for name, array in arrays.items()}
         return {name: np.ascontiguousarray(array, dtype=kinds[name]) for name, array in arrays.items()}
 
@@ -186,10 +180,4 @@ class Fitted:
         expected, unseen = (Expected(*(wide[f"{whose}{name}"] for name in EXPECTED)) for whose in ("", "never_"))
         weight, typical = wide["never"].tolist()
         never_seen = NeverSeen(unseen, weight, typical)
-        return cls(wide["centre"], wide["basis"], expected, never_seen, wide.get("classifier"))
-
-
-def _log_total(scores: np.ndarray) -> np.ndarray:
-    """Logarithm of the sum of exponentials of each row: [n, m] -> [n, 1]."""
-    highest = scores.max(axis=1, keepdims=True)
-    return np.asarray(highest + np.log(np.exp(scores - highest).sum(axis=1, keepdims=True)))
+        return cls(wide["centre"], wide["basis"], expected, never_seen)

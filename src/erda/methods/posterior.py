@@ -57,7 +57,6 @@ class Posterior(Method):
     shrinkage: Annotated[float, Field(ge=0.01, le=1)] = 0.7  # of W toward an even variance, at most
     between_shrinkage: Fraction = 0.6  # of B
     between_weight: Positive = 0.5  # of B, against its estimate
-    classifier: bool = False  # from ten examples per relation on, add a classifier's log-odds (needs SciPy)
 
     name: ClassVar[str] = "posterior"
     score_kind: ClassVar[ScoreKind] = "log-likelihood"
@@ -143,7 +142,7 @@ class Posterior(Method):
         n_missing = background.n_missing(int(seen.sum()))
         n_known = max(int(seen.sum()) + n_missing, 1)
         centre, basis = (means[seen].sum(axis=0) + n_missing * background.centre) / n_known, np.eye(dim)
-        names = self._centred_names(means)
+        names = self.centred_names()
         means = np.where(seen[:, None], means - centre, 0.0)
         apart = means[seen] if seen.any() else names
         between = apart.T @ apart  # B_0
@@ -166,30 +165,7 @@ class Posterior(Method):
         basis, spread = self._diagonalised(basis, between, max(trace, LEAST_SPREAD * np.trace(within)))
         never_seen = NeverSeen.of(background, centre, basis, spread)
         expected = Expected.given(weights, means @ basis, spread)
-        return Fitted(centre, basis, expected, never_seen, self._classifier(counts, centre, basis, spread, names))
-
-    def _classifier(
-        self, counts: np.ndarray, centre: np.ndarray, basis: np.ndarray, spread: np.ndarray, names: np.ndarray
-    ) -> np.ndarray | None:
-        """Fit a classifier to the examples and, as `name_weights` more of them, the names; every relation counts once.
-
-        Directions count by the share of their variance that lies between relations.
-        """
-        from erda.methods.linear_classifier import classifier_weight, fit_classifier
-
-        weight = classifier_weight(counts) if self.classifier else 0.0
-        if not weight:
-            return None
-        each = [self.taught_vectors(relation) - centre for relation in self.index]
-        owners = np.repeat(np.arange(len(each)), [len(one) for one in each])
-        of_names = self.name_weights()
-        total = counts + of_names
-        shares = np.concatenate([1 / total[owners], of_names / total])
-        scale = np.sqrt(spread / (spread + 1))
-        vectors = np.concatenate([*each, names]) @ basis * scale
-        targets = np.concatenate([owners, np.arange(len(each))])
-        found = fit_classifier(vectors, targets, shares, len(each))
-        return weight * np.concatenate([scale[:, None] * found[:-1], found[-1:]])
+        return Fitted(centre, basis, expected, never_seen)
 
     def _diagonalised(self, basis: np.ndarray, between: np.ndarray, trace: float) -> tuple[np.ndarray, np.ndarray]:
         """Rotate the basis so that B, shaped like B_0 and with this trace, is diag(e): return the basis and e [dim]."""
@@ -217,7 +193,7 @@ class Posterior(Method):
 
     def taken_over(self) -> dict[str, np.ndarray]:
         """Return the background of a frozen encoder (an empty array if it has none)."""
-        if self.trains or self.score != "two-covariance":
+        if self.score != "two-covariance":
             return {}
         found = self.encoder.background()
         centres = np.zeros((0, self.encoder.dim)) if found is None else found
@@ -226,20 +202,16 @@ class Posterior(Method):
     def _background(self, dim: int) -> Background:
         return Background(np.asarray(self.shared.get("background", np.zeros((0, dim))), dtype=np.float64))
 
-    def _centred_names(self, means: np.ndarray) -> np.ndarray:
+    def centred_names(self) -> np.ndarray:
         """Return name vectors minus the mean of all known and common names: [n_relations, dim]; zeros without names."""
         if not self.name_weight:
-            return np.zeros_like(means)
+            return np.zeros_like(self._stacked("mean"))
         names = self._stacked("name")
         return np.asarray(names - np.concatenate([names, self.shared["common"]]).mean(axis=0))
 
     def vectors(self, examples: Sequence[Example]) -> np.ndarray:
         """Vectors of length 1: [n_examples, dim]."""
         return self._vector_array(examples)
-
-    def centred_names(self) -> np.ndarray:
-        """Return name vectors minus the mean of all known and common names: [n_relations, dim]."""
-        return self._centred_names(self._stacked("mean"))
 
     def taught_vectors(self, relation_id: str) -> np.ndarray:
         """Recover the vectors of a relation's examples, in the order of learning: [n, dim].

@@ -8,10 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -21,37 +20,22 @@ from safetensors.numpy import load, save
 from erda import __version__
 from erda.encoders.contract import Encoder
 from erda.errors import ErdaError, ModelError, WriteError
-from erda.files import (
-    check_path,
-    decode_json,
-    inside,
-    is_unfinished,
-    read_bytes,
-    read_json,
-    sha256_of,
-    write_bytes,
-    write_json,
-)
+from erda.files import check_path, inside, is_unfinished, read_bytes, read_json, verify_sha256, write_bytes, write_json
 from erda.methods.base import Checkpoint, Method
 from erda.types import EncoderSpec, Example, Relation
 
-FORMAT = 2
 ABOUT = "method.json"
 WEIGHTS = re.compile(r"weights-[0-9a-f]{16}\.safetensors")
+DAMAGED = "It is damaged or was changed; save the method again."
 
 
-class Marker(BaseModel):
-    """The part of `method.json` that every format has: it marks a saved method and lists its files."""
-
-    format: int
-    files: dict[str, str] = {}  # name -> sha256
-
-
-class SavedMethod(Marker):
+class SavedMethod(BaseModel):
     """The content of `method.json`."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
+    format: Literal[2] = 2
+    files: dict[str, str]  # name of the weights -> sha256
     erda: str
     method: str
     settings: dict[str, bool | int | float | str]
@@ -75,7 +59,7 @@ def save_method(method: Method, directory: Path) -> None:
     """Write new weights beside the old, then `method.json`, which names them: a kill leaves the earlier save intact."""
     check_path(directory)
     directory = directory.resolve()
-    before = _own_files(directory)
+    _reject_other_files(directory)
     try:
         _write(method, directory)
     except (OSError, WriteError) as error:
@@ -83,9 +67,9 @@ def save_method(method: Method, directory: Path) -> None:
         raise WriteError(f"Cannot save to {directory}: {reason}. The earlier save is intact.") from error
     finally:  # remove earlier weights and leftovers of an interrupted save
         with suppress(OSError, ErdaError):
-            named = _named(directory)
+            named = read_json(directory / ABOUT, SavedMethod).files if (directory / ABOUT).exists() else {}
             for path in directory.iterdir():
-                if path.name not in named and (path.name in before or _is_part(path.name)):
+                if _is_part(path.name) and path.name not in named:
                     path.unlink(missing_ok=True)
 
 
@@ -103,7 +87,6 @@ def _write(method: Method, folder: Path) -> None:
     weights = f"weights-{digest[:16]}.safetensors"
     write_bytes(folder / weights, content)
     about = SavedMethod(
-        format=FORMAT,
         files={weights: digest},
         erda=__version__,
         method=method.name,
@@ -117,13 +100,14 @@ def _write(method: Method, folder: Path) -> None:
     write_json(folder / ABOUT, about.model_copy(update={"digest": about.own_digest()}))
 
 
-def _own_files(directory: Path) -> set[str]:
-    """Return the files of the saved method in `directory`, leftovers included; raise if it holds other files."""
+def _reject_other_files(directory: Path) -> None:
+    """Raise if a folder holds files that no save of a method wrote."""
     try:
-        found = {path.name for path in directory.iterdir()} if directory.exists() else set()
-        others = {name for name in found if not _is_part(name)}
-        if not others or others <= _named(directory):
-            return found
+        others = {path.name for path in directory.iterdir() if not _is_part(path.name)} if directory.exists() else set()
+        if others == {ABOUT}:
+            read_json(directory / ABOUT, SavedMethod)
+        if others <= {ABOUT}:
+            return
     except (OSError, ErdaError):
         pass
     raise ModelError(f"{directory} exists and holds other files than a saved method; name another folder.")
@@ -131,13 +115,6 @@ def _own_files(directory: Path) -> set[str]:
 
 def _is_part(name: str) -> bool:
     return is_unfinished(name) or WEIGHTS.fullmatch(name) is not None
-
-
-def _named(directory: Path) -> set[str]:
-    """Return `method.json` and the files it names; empty if it names none."""
-    place = directory / ABOUT
-    named = read_json(place, Marker).files if place.exists() else {}
-    return {ABOUT, *named} if named else set()
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -160,12 +137,15 @@ def load_method(directory: Path, *, encoder: Encoder | None = None, device: str 
             f"({about.encoder.fingerprint[:8]}, not {encoder.spec.fingerprint[:8]})."
         )
     method = kind.from_settings(encoder, about.settings, **parts)
+    shared, weights = (
+        {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
+        for start in ("shared.", "encoder.")
+    )
     try:
         rows = {
             name: {relation.id: tensors[f"rows.{name}.{i}"] for i, relation in enumerate(about.relations)}
             for name in about.rows
         }
-        shared, weights = _part(tensors, "shared."), _part(tensors, "encoder.")
         method.restore(Checkpoint(about.method, about.n_tasks, about.relations, about.kept, rows, shared, weights))
     except (KeyError, RuntimeError, ValueError) as error:  # intact, but the method stores other arrays today
         raise ModelError(
@@ -175,30 +155,16 @@ def load_method(directory: Path, *, encoder: Encoder | None = None, device: str 
 
 
 def _read(directory: Path) -> tuple[SavedMethod, dict[str, np.ndarray]]:
-    place, damaged = directory / ABOUT, "It is damaged or was changed; save the method again."
+    place = directory / ABOUT
     if not place.is_file():
         raise ModelError(f"{place} is missing; {directory} does not hold a saved method.")
-    content = read_bytes(place, error=ModelError)
-    found = decode_json(content, Marker, place=str(place), error=ModelError, remedy=damaged).format
-    if found != FORMAT:
-        older = " of an older version" if found < FORMAT else ""
-        raise ModelError(
-            f"{place} has format {found}{older}; this version reads format {FORMAT}. Learn and save again."
-        )
-    about = decode_json(content, SavedMethod, place=str(place), error=ModelError, remedy=damaged)
+    about = read_json(place, SavedMethod, error=ModelError, remedy=DAMAGED)
     if about.digest != about.own_digest():
-        raise ModelError(f"{place}: wrong checksum. {damaged}")
+        raise ModelError(f"{place}: wrong checksum. {DAMAGED}")
     ((name, digest),) = about.files.items()
     weights = inside(directory, name, error=ModelError)
-    if not weights.is_file():
-        raise ModelError(f"{weights} is missing; {directory} does not hold a saved method.")
-    if sha256_of(weights, error=ModelError) != digest:
-        raise ModelError(f"{weights}: wrong checksum. {damaged}")
+    verify_sha256(weights, digest, error=ModelError, remedy=DAMAGED)
     try:
         return about, load(read_bytes(weights, error=ModelError))
     except (SafetensorError, OSError) as error:
-        raise ModelError(f"{weights}: cannot be read ({error}). {damaged}") from error
-
-
-def _part(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+        raise ModelError(f"{weights}: cannot be read ({error}). {DAMAGED}") from error

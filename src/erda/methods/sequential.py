@@ -1,4 +1,4 @@
-"""SeqRun and Joint: the same softmax classifier, trained on the new task only or on all tasks so far."""
+"""SeqRun, Joint and EMR: one softmax classifier, trained on the new task, on all tasks so far, or with a memory."""
 
 from __future__ import annotations
 
@@ -63,3 +63,23 @@ class Joint(SeqRun):
     def _examples(self, task: Task) -> Sequence[Example]:
         self.kept += task.examples
         return self.kept
+
+
+@dataclass(eq=False)
+class Emr(SeqRun):
+    """Episodic memory replay (Wang et al. 2019): train on the new task and one exemplar per earlier relation.
+
+    Scores are logits.
+    """
+
+    _: KW_ONLY
+    memory_size: Number = 1  # exemplars per relation
+
+    name: ClassVar[str] = "emr"
+
+    def _examples(self, task: Task) -> Sequence[Example]:
+        return (*task.examples, *self.kept)
+
+    def _learn(self, task: Task, generator: torch.Generator) -> None:
+        super()._learn(task, generator)
+        self._remember(task.examples, self.memory_size)

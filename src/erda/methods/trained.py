@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, TypeVar
@@ -15,11 +15,9 @@ from torch import Tensor, nn
 from erda.encoders.trainable import TrainableEncoder, embed
 from erda.errors import SettingsError
 from erda.fields import Count
-from erda.learning.loop import descend, seeded, threads
+from erda.learning.gradient_loop import descend, seeded, threads
 from erda.methods.base import Checkpoint, Method
-from erda.methods.posterior import Posterior
-from erda.methods.rescoring import COMMON, Rescoring
-from erda.types import Example, Relation, Task
+from erda.types import Example
 
 LearningRate = Annotated[float, Field(ge=0, lt=10)]  # 0: the encoder's own
 NotTiny = Annotated[float, Field(ge=1e-6)]
@@ -36,14 +34,9 @@ class Trained(Method):
     learning_rate: LearningRate = 0.0  # 0: the encoder's own
     max_gradient_norm: NotTiny = 1.0
     train_encoder: bool = True  # off: the encoder is frozen, and only the method's own parameters learn
-    names: bool = False  # score by means that include the relation's name (`Rescoring`), not by the method's own rule
-    whiten: bool = False  # score by the two-covariance model (`Rescoring`), not by the method's own rule
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._rescoring = Rescoring(self.encoder, names=self.names, whiten=self.whiten)
-        if self._rescoring.is_on:
-            vars(self)["score_kind"] = Posterior.score_kind
         refuse_frozen(self)
         self.encoder.eval()  # train mode only inside `_descend`
         if not self.train_encoder:
@@ -53,22 +46,6 @@ class Trained(Method):
         """Restore a checkpoint, bit for bit."""
         super().restore(checkpoint)
         self.encoder.eval()
-
-    def _know(self, relations: Iterable[Relation]) -> None:
-        super()._know(relations)
-        self._rescoring.reset()
-
-    def _learned(self, task: Task) -> None:
-        if not self._rescoring.is_on:
-            return
-        rows, common = self._rescoring.learn(self._row_arrays(), self.relations, self.kept, task)
-        for name, each in rows.items():
-            self.rows[name] = {owner: self._from_array(row) for owner, row in each.items()}
-        self.shared[COMMON] = self._from_array(common)
-        self._rescoring.reset()
-
-    def _row_arrays(self) -> dict[str, dict[str, np.ndarray]]:
-        return {name: {one: self._to_array(row) for one, row in rows.items()} for name, rows in self.rows.items()}
 
     def _descend(
         self,
@@ -105,9 +82,6 @@ class Trained(Method):
             yield generator
 
     def _score_array(self, examples: Sequence[Example]) -> np.ndarray:
-        if self._rescoring.is_on:
-            arrays, common = self._row_arrays(), self._to_array(self.shared[COMMON])
-            return self._rescoring.scores(examples, arrays, common, self.relations)
         with torch.no_grad():
             scores: np.ndarray = self._scores(examples).float().cpu().numpy()
         return scores

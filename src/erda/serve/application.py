@@ -11,17 +11,10 @@ from fastapi import FastAPI
 
 from erda import __version__
 from erda.app.extractor import Extractor
-from erda.serve import changes, job_routes, label_studio, questions, review_routes, status_routes, view_routes
+from erda.serve import jobs, label_studio, review_routes, routes, status_routes
 from erda.serve.failures import add_failures
 from erda.serve.guard import LOOPBACK, App, Guard, is_loopback
-from erda.serve.hot_route import HotRoute
-from erda.serve.jobs import Jobs
-from erda.serve.limits import Limits
-from erda.serve.metrics import Measured, Metrics
-from erda.serve.page_files import page_routes
-from erda.serve.review_routes import ReviewDesk
-from erda.serve.service import Service
-from erda.serve.work import job_work
+from erda.serve.service import ServerLimits, Service
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +26,7 @@ class ServerSettings:
     port: int = 8111
     token: str | None = field(default=None, repr=False)
     hosts: tuple[str, ...] = ()  # further names of the server
-    limits: Limits = field(default_factory=Limits)
+    limits: ServerLimits = field(default_factory=ServerLimits)
 
 
 def build_application(
@@ -44,38 +37,34 @@ def build_application(
     `write` is middleware that hands changes on, for a replica that only reads the store.
     """
     service = Service(extractor or Extractor.open(settings.store), settings.limits)
-    desk = ReviewDesk(service)
-    jobs = Jobs(service.folder, job_work(service, desk.shared), settings.limits)
+    desk = review_routes.ReviewDesk(service)
 
     @asynccontextmanager
-    async def running(app: FastAPI) -> AsyncIterator[dict[str, Service]]:
+    async def running(app: FastAPI) -> AsyncIterator[None]:
         if write is None:
-            jobs.take_over()
             desk.save_soon()
-        yield {"service": service}
-        service.is_stopping = True
-        jobs.stop()
+        yield
+        app.state.jobs.stop()
         desk.stop(saves=write is None)
         service.stop()
 
     app = FastAPI(
         title="erda", version=__version__, docs_url=None, redoc_url=None, lifespan=running, redirect_slashes=False
     )
-    app.state.service, app.state.jobs, app.state.metrics = service, jobs, Metrics(service)
-    app.state.desk = desk
+    app.state.service, app.state.desk = service, desk
+    app.state.jobs, app.state.metrics = jobs.Jobs(service), status_routes.ServerMetrics(service)
     for router in (
-        questions.router,
-        changes.router,
-        job_routes.router,
-        view_routes.router,
+        routes.questions,
+        routes.teaching,
+        jobs.router,
+        routes.views,
         review_routes.router,
         status_routes.router,
         label_studio.router,
-        page_routes(),
     ):
         app.include_router(router)
+    app.mount("/page", status_routes.page_files)
     add_failures(app, service.folder)
-    app.add_middleware(HotRoute, service=service)  # behind the guard
     if write is not None:
         app.add_middleware(write)
     app.add_middleware(
@@ -84,6 +73,6 @@ def build_application(
         hosts=frozenset(one.lower().strip("[]") for one in (*LOOPBACK, settings.host, *settings.hosts)),
         any_address=not is_loopback(settings.host),
         token=settings.token,
+        count=app.state.metrics.count,
     )
-    app.add_middleware(Measured, metrics=app.state.metrics)
     return app

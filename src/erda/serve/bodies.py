@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Sized
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from erda.app.answers import Pairs
-from erda.app.inputs import LONGEST_DESCRIPTION, MOST_CHARACTERS, Given, example_of, read_each
+from erda.answers import Pairs
+from erda.app.inputs import LONGEST_DESCRIPTION, MOST_CHARACTERS, example_of, read_each
 from erda.app.version import TOP
 from erda.data.formats import example_to_json
 from erda.errors import DataError
@@ -22,24 +24,24 @@ Name = Annotated[str, Field(max_length=1_000)]
 Sentence = Annotated[str, Field(max_length=MOST_CHARACTERS, description="both entities marked: [[head]] and {{tail}}")]
 LINES = "meaning; lines such as [[X]] was founded by {{Y}}. are patterns, which count as sentences"
 Description = Annotated[str, Field(max_length=LONGEST_DESCRIPTION, description=LINES)]
-TESLA = "[[Tesla]] was started by {{Martin Eberhard}}."
-ANNOTATED = {
-    "text": "Tesla was started by Martin Eberhard.",
-    "entities": [{"span": [0, 5]}, {"span": [21, 36]}],
-    "relations": [{"head": 0, "tail": 1, "relation": "founded by"}],
-}
-OFFSETS = {"text": "Tesla was started by Martin Eberhard.", "head": {"span": [0, 5]}, "tail": {"span": [21, 36]}}
+PairKey = Annotated[str, Field(pattern="^[0-9a-f]{16}$", description="`key` of a pair")]
+EXAMPLES: dict[str, list[Any]] = json.loads((Path(__file__).parent / "body_examples.json").read_bytes())
+
+
+def add_examples(schema: dict[str, Any], body: type[BaseModel]) -> None:
+    """Add the examples of a body to its schema; a test sends them all."""
+    if body.__name__ in EXAMPLES:
+        schema["examples"] = EXAMPLES[body.__name__]
 
 
 class Body(BaseModel):
-    """A request; `EXAMPLE` is shown in the reference and runs in a test."""
+    """A request; unknown fields are rejected."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", json_schema_extra=add_examples)
 
 
-def shown(*examples: dict[str, Any]) -> ConfigDict:
-    """The configuration of a body with examples."""
-    return ConfigDict(frozen=True, extra="forbid", json_schema_extra={"examples": list(examples)})
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
 
 
 class EntityBody(Body):
@@ -66,6 +68,9 @@ class EntityBody(Body):
         return Mark(self.span[0], self.span[1], self.name, self.id, self.type)
 
 
+EntityBodies = Annotated[list[Name | EntityBody], Field(max_length=10_000)]
+
+
 class ExampleBody(Body):
     """A sentence: `text` with inline marks, `text` with character spans, or `tokens` with token spans."""
 
@@ -75,8 +80,6 @@ class ExampleBody(Body):
     tail: EntityBody | None = None
     relation: Name | None = None
     id: Name | None = None
-
-    model_config = shown({"text": TESLA}, OFFSETS)
 
     def example(self) -> Example:
         """The example, validated."""
@@ -91,29 +94,20 @@ class LabelledBody(ExampleBody):
 
     holds: bool = True
 
-    def given(self) -> Given:
-        """The example, or a counterexample as a row."""
-        example = self.example()
-        return example if self.holds else {**example_to_json(example), "holds": False}
+    def row(self) -> dict[str, Any]:
+        """The example as a row of labelled examples."""
+        return {**example_to_json(self.example()), "holds": self.holds}
 
 
-GivenBody = Sentence | ExampleBody
-GivenBodies = Annotated[list[GivenBody], Field(max_length=50_000)]
+SentenceBodies = Annotated[list[Sentence | ExampleBody], Field(max_length=50_000)]
 
 
-def given_of(body: str | ExampleBody) -> Given:
-    """What the library accepts: a text with marks or an example."""
-    return body if isinstance(body, str) else body.example()
+def read_sentences(bodies: Iterable[str | ExampleBody]) -> list[Example]:
+    """Read the sentences of a request; all faults are reported at once."""
+    return read_each(bodies, lambda one: example_of(one) if isinstance(one, str) else one.example())
 
 
-def givens_of(bodies: Iterable[str | ExampleBody]) -> list[Given]:
-    """Many of them; all faults are reported at once."""
-    return read_each(
-        bodies, lambda body: body.given() if isinstance(body, LabelledBody) else example_of(given_of(body))
-    )
-
-
-def refuse_many(given: Sequence[object], most: int, where: str) -> None:
+def refuse_many(given: Sized, most: int, where: str) -> None:
     """Reject a request that is too large to be answered at once."""
     if len(given) > most:
         raise Refused(422, "too_many", f"{len(given):,} {where}; at most {most:,} at once.", where)
@@ -122,18 +116,16 @@ def refuse_many(given: Sequence[object], most: int, where: str) -> None:
 class PredictBody(ExampleBody):
     """One sentence, or many as `questions`."""
 
-    questions: GivenBodies | None = None
+    questions: SentenceBodies | None = None
     top: Annotated[int, Field(ge=1, le=1_000)] = TOP
     min_confidence: Confidence | None = None
-
-    model_config = shown({"text": TESLA}, OFFSETS, {"questions": [TESLA, OFFSETS], "top": 3})
 
 
 class DocumentBody(Body):
     """A text; its entities are names, or character spans. Without them a tagger finds them."""
 
     text: Annotated[str, Field(max_length=1_000_000)]
-    entities: Annotated[list[Name | EntityBody], Field(max_length=10_000)] | None = None
+    entities: EntityBodies | None = None
     id: Name | None = None
 
     def names_or_marks(self) -> list[str | Mark] | None:
@@ -147,7 +139,7 @@ class ExtractBody(Body):
     """One text, or many as `documents`, which become a job."""
 
     text: Annotated[str, Field(max_length=1_000_000)] | None = None
-    entities: Annotated[list[Name | EntityBody], Field(max_length=10_000)] | None = None
+    entities: EntityBodies | None = None
     documents: Annotated[list[DocumentBody], Field(max_length=50_000)] | None = None
     keep: Annotated[Pairs, Field(description="of the two directions of a pair; all: also pairs without a relation")] = (
         "likelier"
@@ -156,27 +148,16 @@ class ExtractBody(Body):
     min_confidence: Confidence | None = None
     pronouns: bool = True
 
-    model_config = shown(
-        {"text": "Tesla was started by Martin Eberhard."},
-        {"text": "Tesla was started by Martin Eberhard.", "entities": ["Tesla", "Martin Eberhard"], "keep": "all"},
-        {"documents": [{"id": "a", "text": "Tesla was started by Martin Eberhard."}]},
-    )
-
 
 class TeachBody(Body):
     """Examples of one relation, or, without `relation`, examples that name theirs. `job`: answer before it is done."""
 
     relation: Name | None = None
-    examples: GivenBodies = []
-    counterexamples: GivenBodies = []
-    unrelated: Annotated[GivenBodies, Field(description="sentences in which no known relation holds")] = []
+    examples: SentenceBodies = []
+    counterexamples: SentenceBodies = []
+    unrelated: Annotated[SentenceBodies, Field(description="sentences in which no known relation holds")] = []
     description: Description = ""
     job: bool = False
-
-    model_config = shown(
-        {"relation": "founded by", "examples": [TESLA, "{{Jobs}} founded [[Apple]] in a garage."]},
-        {"examples": [{"text": "[[Oslo]] is the capital of {{Norway}}.", "relation": "capital of"}]},
-    )
 
 
 class JudgeBody(ExampleBody):
@@ -184,8 +165,6 @@ class JudgeBody(ExampleBody):
 
     relation: Name
     holds: bool = True
-
-    model_config = shown({"text": TESLA, "relation": "founded by", "holds": False})
 
 
 class SuggestBody(Body):
@@ -195,18 +174,13 @@ class SuggestBody(Body):
     texts: Annotated[list[Annotated[str, Field(max_length=100_000)]], Field(min_length=1, max_length=10_000)]
     n: Annotated[int, Field(ge=1, le=1_000)] = 10
 
-    model_config = shown({"relation": "founded by", "texts": ["Tesla was started by Martin Eberhard."], "n": 3})
-
 
 class ReviewBody(Body):
     """Texts to review; long ones, or `job`, become a job."""
 
     texts: Annotated[list[Annotated[str, Field(max_length=1_000_000)]], Field(max_length=10_000)]
-    device: Annotated[str, Field(pattern="^[A-Za-z0-9_-]{0,64}$")] = ""
     pronouns: bool = True
     job: bool = False
-
-    model_config = shown({"texts": ["Tesla was started by Martin Eberhard."], "device": "phone"})
 
 
 class RenameBody(Body):
@@ -215,16 +189,12 @@ class RenameBody(Body):
     relation: Name
     to: Name
 
-    model_config = shown({"relation": "founded by", "to": "founder"})
-
 
 class MergeBody(Body):
     """A relation, and the one that takes over its examples."""
 
     relation: Name
     into: Name
-
-    model_config = shown({"relation": "begun by", "into": "founded by"})
 
 
 class DescribeBody(Body):
@@ -233,21 +203,13 @@ class DescribeBody(Body):
     relation: Name
     description: Description
 
-    model_config = shown(
-        {"relation": "founded by", "description": "the person who began it\n[[X]] was founded by {{Y}}."}
-    )
-
 
 class DeclareBody(Body):
-    """What is always true of a relation; a field that is left out stays as it is, null clears it."""
+    """The entity types of a relation; a field that is left out stays as it is, null clears it."""
 
     relation: Name
-    symmetric: bool = False
-    inverse: Name | None = None
     head_types: Annotated[list[Name], Field(max_length=100)] | None = None
     tail_types: Annotated[list[Name], Field(max_length=100)] | None = None
-
-    model_config = shown({"relation": "founded by", "head_types": ["ORG"], "tail_types": ["PERSON"]})
 
 
 class AnnotatedRelationBody(Body):
@@ -267,7 +229,7 @@ class AnnotatedBody(Body):
     id: Name | None = None
 
     def row(self) -> dict[str, Any]:
-        """A row of annotated texts (`erda.app.annotated`)."""
+        """A row of annotated texts (`erda.app.texts`)."""
         for one in self.entities:
             one.refuse_mismatch(self.text, "entities")
         return self.model_dump(exclude_none=True)
@@ -281,29 +243,12 @@ class TuneBody(Body):
     precision: Annotated[float, Field(gt=0, lt=1, description="share of answers that is to be right")] = 0.9
     no_relation: Annotated[list[Name], Field(max_length=100)] = []
 
-    model_config = shown(
-        {"examples": [{"text": TESLA, "relation": "founded by", "holds": True}], "precision": 0.8},
-        {"texts": [ANNOTATED]},
-    )
-
 
 class EvaluateBody(Body):
     """Labelled examples; `no_relation` are names which mean that none holds."""
 
-    examples: Annotated[GivenBodies, Field(min_length=1)]
+    examples: Annotated[SentenceBodies, Field(min_length=1)]
     no_relation: Annotated[list[Name], Field(max_length=100)] = []
-
-    model_config = shown({"examples": [{"text": TESLA, "relation": "founded by"}]})
-
-
-class CompareBody(Body):
-    """Two versions, and the questions to compare them on."""
-
-    before: Whole
-    after: Whole
-    examples: Annotated[GivenBodies, Field(min_length=1)]
-
-    model_config = shown({"before": 1, "after": 2, "examples": [TESLA]})
 
 
 class UndoBody(Body):
@@ -311,8 +256,34 @@ class UndoBody(Body):
 
     to: Whole | None = None
 
-    model_config = shown({}, {"to": 1})
+
+class TextBody(Body):
+    """A text whose entities are searched."""
+
+    text: Annotated[str, Field(max_length=100_000)]
 
 
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split())
+class NextPairBody(Body):
+    """`relation` limits the review to one."""
+
+    relation: Name | None = None
+
+
+class JudgePairBody(NextPairBody):
+    """A pair, and whether its relation holds; null skips it. `instead` is the relation that holds, if another does."""
+
+    key: PairKey
+    holds: bool | None
+    instead: Name | None = None
+
+
+class AcceptPairsBody(NextPairBody):
+    """Accept all pairs of at least this confidence."""
+
+    min_confidence: Annotated[float, Field(ge=0, le=1)]
+
+
+class UndoPairsBody(NextPairBody):
+    """The pairs whose decisions are taken back; none: the last decision of all."""
+
+    keys: Annotated[tuple[PairKey, ...], Field(max_length=100_000)] = ()

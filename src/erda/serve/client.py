@@ -5,47 +5,31 @@ from __future__ import annotations
 import io
 import time
 import zipfile
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import requests
 
-from erda.app.annotated import AnnotatedText, is_annotated, read_annotated
-from erda.app.answers import (
-    Answer,
-    Change,
-    Evaluation,
-    Explanation,
-    Extraction,
-    Moved,
-    Neighbour,
-    Ranked,
-    RelationScore,
-    Suggestion,
-    Taught,
-    TextPlace,
-    Tuned,
-    WordEffect,
-)
-from erda.app.inputs import Given, labelled_examples_of, says_it_holds
-from erda.app.lessons import Lesson
-from erda.app.state import VersionInfo
+from erda.answers import Answer, Evaluation, Explanation, Extraction, Suggestion, Taught, Tuned
+from erda.app.candidates import Candidate
+from erda.app.inputs import ExampleInput, labelled_rows_of
+from erda.app.review import RECENT, ReviewProgress
+from erda.app.state import Lesson, VersionInfo
+from erda.app.texts import AnnotatedText, is_annotated, read_annotated
 from erda.data.formats import example_to_json
 from erda.errors import DataError, ErdaError, ModelError
 from erda.files import decode, user_path
-from erda.text.marks import Mark, example_from_marks
-from erda.types import Entity, Example, Relation, Span
-
-if TYPE_CHECKING:
-    from erda.serve.client_review import ClientReview
+from erda.serve import wire
+from erda.text.marks import Mark
+from erda.types import Example, Relation
 
 BATCH = 500  # sentences per request
 SECONDS = 300.0  # for an answer
 POLL_SECONDS = 0.2  # between two looks at a job
-NO_TOKEN = "The token is missing or wrong. Commands read it from $ERDA_TOKEN; in Python: Client(url, token=...)."
-Row = Mapping[str, Any]
+NO_TOKEN = "The token is missing or wrong. Pass it: Client(url, token=...)."
+Call = Callable[[str, dict[str, Any]], Any]  # (path, body) -> answer
 
 
 class Client:
@@ -79,25 +63,27 @@ class Client:
 
     def _lessons(self, relation: str, kind: str) -> tuple[Lesson, ...]:
         found = self._call("GET", "/v1/examples", params={"relation": relation}).get(kind, ())
-        return tuple(Lesson(one["number"], one.get("teaching", 0), example_of_row(one)) for one in found)
+        return tuple(Lesson(one["number"], one.get("teaching", 0), wire.read_example(one)) for one in found)
 
     @overload
     def predict(  # type: ignore[overload-overlap]  # a str is also an iterable of str
-        self, given: Given, *, top: int = 5, min_confidence: float | None = None
+        self, given: ExampleInput, *, top: int = 5, min_confidence: float | None = None
     ) -> Answer: ...
     @overload
-    def predict(self, given: Iterable[Given], *, top: int = 5, min_confidence: float | None = None) -> list[Answer]: ...
     def predict(
-        self, given: Given | Iterable[Given], *, top: int = 5, min_confidence: float | None = None
+        self, given: Iterable[ExampleInput], *, top: int = 5, min_confidence: float | None = None
+    ) -> list[Answer]: ...
+    def predict(
+        self, given: ExampleInput | Iterable[ExampleInput], *, top: int = 5, min_confidence: float | None = None
     ) -> Answer | list[Answer]:
         """Predict the relation between the two marked entities of a sentence, or of each sentence of a list."""
         if isinstance(given, str | Example | Mapping):
             return self.predict([given], top=top, min_confidence=min_confidence)[0]
-        rows = rows_of(given)
+        rows = sent_rows(given)
         answers = list[Answer]()
         for start in range(0, len(rows), BATCH):
             body = {"questions": rows[start : start + BATCH], "top": top, "min_confidence": min_confidence}
-            answers += [answer_of_row(one) for one in self._call("POST", "/v1/predict", body)["answers"]]
+            answers += [wire.read_answer(one) for one in self._call("POST", "/v1/predict", body)["answers"]]
         return answers
 
     def extract(
@@ -110,45 +96,33 @@ class Client:
         pronouns: bool = True,
     ) -> Extraction:
         """Predict the relations between all entities of a text that share a sentence."""
-        given = None if entities is None else [one if isinstance(one, str) else _mark_row(one) for one in entities]
-        body = {"text": text, "entities": given, "keep": "all", "top": top}
-        row = self._call("POST", "/v1/extract", body | {"min_confidence": min_confidence, "pronouns": pronouns})
-        answers = tuple(answer_of_row(one) for one in row["answers"])
-        counts = row["n_entities"], row["n_left_out"]
-        return Extraction(answers, row["tagger"], *counts, row["hint"], row.get("inverses", {}))
+        body: dict[str, Any] = {"text": text, "keep": "all", "top": top}
+        body |= {"min_confidence": min_confidence, "pronouns": pronouns}
+        if entities is not None:
+            body["entities"] = [
+                one if isinstance(one, str) else {"span": [one.start, one.end], "id": one.id, "type": one.type}
+                for one in entities
+            ]
+        return wire.read_extraction(self._call("POST", "/v1/extract", body))
 
-    def explain(self, given: Given) -> Explanation:
+    def explain(self, given: ExampleInput) -> Explanation:
         """Explain an answer by similar examples and influential words."""
-        row = self._call("POST", "/v1/explain", rows_of([given])[0])
-        nearest = tuple(Neighbour(example_of_row(one), one["similarity"]) for one in row["nearest"])
-        return Explanation(answer_of_row(row["answer"]), nearest, tuple(WordEffect(**one) for one in row["words"]))
+        return wire.read_explanation(self._call("POST", "/v1/explain", sent_rows([given])[0]))
 
-    def evaluate(self, questions: Iterable[Given], *, no_relation: Collection[str] = ()) -> Evaluation:
+    def evaluate(self, questions: Iterable[ExampleInput], *, no_relation: Collection[str] = ()) -> Evaluation:
         """Compare answers with the truth."""
-        body = {"examples": rows_of(questions), "no_relation": list(no_relation)}
-        row = self._call("POST", "/v1/evaluate", body)
-        counts = ("n", "n_right", "n_answered")
-        relations = {name: RelationScore(*(one[count] for count in counts)) for name, one in row["relations"].items()}
-        confusion = {(one["truth"], one["answer"]): one["n"] for one in row["confusion"]}
-        shares = row["accuracy"], row["accuracy_of_known"]
-        return Evaluation(row["n"], *shares, relations, confusion, tuple(row["untaught"]), row["n_taught"])
-
-    def compare(self, before: int, after: int, questions: Iterable[Given]) -> list[Change]:
-        """List the questions that two versions answer differently."""
-        row = self._call("POST", "/v1/compare", {"before": before, "after": after, "examples": rows_of(questions)})
-        return [Change(example_of_row(one), one["before"], one["after"], one["truth"]) for one in row["changes"]]
+        body = {"examples": sent_rows(questions), "no_relation": list(no_relation)}
+        return wire.read_evaluation(self._call("POST", "/v1/evaluate", body))
 
     def suggest(self, relation: str, texts: Iterable[str], *, n: int = 10) -> list[Suggestion]:
         """Suggest sentences of unlabelled texts as examples of a relation, most useful first."""
         row = self._call("POST", "/v1/suggest", {"relation": relation, "texts": list(texts), "n": n})
-        return [Suggestion(example_of_row(one), one["confidence"]) for one in row["suggestions"]]
+        return [Suggestion(wire.read_example(one), one["confidence"]) for one in row["suggestions"]]
 
     def review(
         self, texts: Iterable[str] | None = None, *, relation: str | None = None, pronouns: bool = True
     ) -> ClientReview:
         """Judge pairs of entities of texts, one after another; without texts, continue with the server's texts."""
-        from erda.serve.client_review import ClientReview
-
         return ClientReview(lambda *call: self._call("POST", *call), texts, relation=relation, pronouns=pronouns)
 
     # -- teaching ------------------------------------------------------------------------------------------------------
@@ -156,10 +130,10 @@ class Client:
     def teach(
         self,
         relation: str,
-        examples: Iterable[Given] = (),
+        examples: Iterable[ExampleInput] = (),
         *,
-        counterexamples: Iterable[Given] = (),
-        unrelated: Iterable[Given] = (),
+        counterexamples: Iterable[ExampleInput] = (),
+        unrelated: Iterable[ExampleInput] = (),
         description: str = "",
     ) -> Taught:
         """Teach one relation by examples, and by counterexamples in which it does not hold.
@@ -171,27 +145,27 @@ class Client:
 
     def teach_many(
         self,
-        what: Mapping[str, Iterable[Given]] | Iterable[Given],
+        what: Mapping[str, Iterable[ExampleInput]] | Iterable[ExampleInput],
         *,
-        counterexamples: Iterable[Given] = (),
-        unrelated: Iterable[Given] = (),
+        counterexamples: Iterable[ExampleInput] = (),
+        unrelated: Iterable[ExampleInput] = (),
     ) -> Taught:
         """Teach several relations in one version: a mapping of relations to examples, or examples with relations."""
         if isinstance(what, Mapping):
-            what = [{**row, "relation": name} for name, some in what.items() for row in rows_of(some)]
+            what = [{**row, "relation": name} for name, some in what.items() for row in sent_rows(some)]
         return self._teach({}, what, counterexamples, unrelated)
 
-    def _teach(self, named: dict[str, Any], *some: Iterable[Given]) -> Taught:
+    def _teach(self, named: dict[str, Any], *some: Iterable[ExampleInput]) -> Taught:
         kinds = ("examples", "counterexamples", "unrelated")
-        rows = {kind: rows_of(one) for kind, one in zip(kinds, some, strict=True)}
+        rows = {kind: sent_rows(one) for kind, one in zip(kinds, some, strict=True)}
         is_long = sum(map(len, rows.values())) > BATCH
         row = self._call("POST", "/v1/teach", {**named, **rows, "job": is_long})
-        return taught_of_row(self._result(row["id"]) if is_long else row)
+        return wire.read_taught(self._result(row["id"]) if is_long else row)
 
-    def judge(self, example: Given, relation: str, *, holds: bool = True) -> Taught:
+    def judge(self, example: ExampleInput, relation: str, *, holds: bool = True) -> Taught:
         """Say whether a known relation holds in a sentence: it becomes an example or a counterexample."""
-        body = {**rows_of([example])[0], "relation": relation, "holds": holds}
-        return taught_of_row(self._call("POST", "/v1/judge", body))
+        body = {**sent_rows([example])[0], "relation": relation, "holds": holds}
+        return wire.read_taught(self._call("POST", "/v1/judge", body))
 
     def take_back(self, number: int) -> int:
         """Undo the teaching of one example, selected by its number; return the new version."""
@@ -214,12 +188,12 @@ class Client:
         return self._changed("POST", "/v1/relations/describe", {"relation": relation, "description": description})
 
     def declare(self, relation: str, **declared: Any) -> int:
-        """Declare `symmetric`, `inverse`, `head_types` or `tail_types` of a relation; return the new version."""
+        """Declare `head_types` or `tail_types` of a relation; return the new version."""
         return self._changed("POST", "/v1/relations/declare", {"relation": relation, **declared})
 
     def tune(
         self,
-        labelled: Iterable[Given] | Iterable[AnnotatedText | Row],
+        labelled: Iterable[ExampleInput] | Iterable[AnnotatedText | wire.Row],
         *,
         precision: float = 0.9,
         no_relation: Collection[str] = (),
@@ -227,9 +201,9 @@ class Client:
         """Fit confidence thresholds so that this share of the answers is right (`Extractor.tune`)."""
         given = list(labelled)
         if is_annotated(given):
-            asked = {"texts": [_without_none(asdict(one)) for one in read_annotated(given)]}
+            asked = {"texts": [asdict(one) for one in read_annotated(given)]}
         else:
-            asked = {"examples": labelled_rows(given)}  # type: ignore[arg-type]
+            asked = {"examples": sent_rows(given, labelled=True)}  # type: ignore[arg-type]
         body = {**asked, "precision": precision, "no_relation": list(no_relation)}
         return decode(self._call("POST", "/v1/tune", body), Tuned)
 
@@ -294,57 +268,83 @@ class Client:
         raise kind(message)
 
 
-# -- rows to values ----------------------------------------------------------------------------------------------------
+def sent_rows(examples: Iterable[ExampleInput], *, labelled: bool = False) -> list[dict[str, Any]]:
+    """Examples as rows of our own format, checked before they are sent.
+
+    A counterexample is sent without its relation; if `labelled`, with its relation and `"holds": false`.
+    """
+    names = ("tokens", "head", "tail", "relation", "id")
+    rows = list[dict[str, Any]]()
+    for example, holds in labelled_rows_of(examples):
+        row = example_to_json(example if holds or labelled else replace(example, relation=None))
+        row = {name: row[name] for name in names if row.get(name)}
+        rows.append(row if holds or not labelled else {**row, "holds": False})
+    return rows
 
 
-def rows_of(given: Iterable[Given]) -> list[dict[str, Any]]:
-    """Examples as rows of our own format, checked before they are sent."""
-    keep = ("tokens", "head", "tail", "relation", "id")
-    rows = [example_to_json(one) for one in labelled_examples_of(given)]
-    return [{name: row[name] for name in keep if row.get(name)} for row in rows]
+class ClientReview:
+    """A review on a server, with the members of `Review`: `current` is the pair to decide about, or None.
 
+    Without texts, the review that is open on the server continues.
+    """
 
-def labelled_rows(given: Sequence[Given]) -> list[dict[str, Any]]:
-    """Examples as rows; a counterexample keeps its relation and has `"holds": false`."""
-    holds = [says_it_holds(one) for one in given]
-    named = [{**one, "holds": True} if isinstance(one, Mapping) and not says_it_holds(one) else one for one in given]
-    return [row if yes else {**row, "holds": False} for row, yes in zip(rows_of(named), holds, strict=True)]
+    def __init__(self, call: Call, texts: Iterable[str] | None, *, relation: str | None, pronouns: bool) -> None:
+        self._call, self.relation = call, relation
+        self._done: list[list[str]] = []  # keys of each decision of this object
+        if texts is not None:
+            call("/v1/review/texts", {"texts": list(texts), "pronouns": pronouns})
+        self._row = self._post("next")
 
+    @property
+    def current(self) -> Candidate | None:
+        """The pair to decide about."""
+        if (row := self._row["pair"]) is None:
+            return None
+        return Candidate(wire.read_example({**row, "relation": None}), row["relation"], row["confidence"], row["key"])
 
-def example_of_row(row: Row) -> Example:
-    """The example of an answer."""
+    def judge(self, *, holds: bool, relation: str | None = None) -> None:
+        """Say whether the proposed relation holds, or that another relation does."""
+        self._decide("judge", key=self._key, holds=holds, instead=relation)
 
-    def entity(role: str) -> Entity:
-        more = {name: row.get(f"{role}_{name}") for name in ("type", "resolved")}
-        return Entity(row[role], Span(*row[f"{role}_span"]), **more)
+    def skip(self) -> None:
+        """Decide nothing about the current pair, and do not show it again."""
+        self._decide("judge", key=self._key, holds=None)
 
-    return Example(tuple(row["tokens"]), entity("head"), entity("tail"), row.get("relation"))
+    def accept(self, min_confidence: float) -> int:
+        """Accept all pairs of at least this confidence in one version; return their number."""
+        self._decide("accept", min_confidence=min_confidence)
+        return len(self._row["keys"])
 
+    def undo(self) -> bool:
+        """Take the last decision of this object back and show its pair again; return whether there was one."""
+        if not self._done:
+            return False
+        self._row = self._post("undo", keys=self._done[-1])
+        self._done.pop()
+        return True
 
-def answer_of_row(row: Row) -> Answer:
-    """An answer with its places, where it has them."""
-    names = TextPlace.__slots__
-    place = TextPlace(*(row[name] for name in names)) if names[0] in row else None
-    ranked = tuple(Ranked(one["relation"], one["confidence"], one["score"]) for one in row["ranked"])
-    relations: Sequence[str] = row.get("relations") or ([row["relation"]] if row["relation"] is not None else ())
-    example = example_of_row({**row, "relation": None})
-    return Answer(example, row["relation"], ranked, place, tuple(relations))
+    @property
+    def progress(self) -> ReviewProgress:
+        """Counts so far, of all reviews."""
+        row, recent = self._row, self._row["right"][-RECENT:]
+        share = sum(recent) / len(recent) if recent else None
+        return ReviewProgress(row["n_judged"], row["n_left"], share, row["n_yes"], row["n_no"], tuple(row["right"]))
 
+    @property
+    def why_nothing(self) -> str:
+        """The reason why there is no current pair."""
+        return str(self._row["reason"])
 
-def taught_of_row(row: Row) -> Taught:
-    """The result of a teaching."""
-    fields: dict[str, Any] = {name: tuple(row[name]) for name in ("new", "forgotten", "described")}
-    fields |= {name: row[name] for name in ("version", "n_examples", "n_counterexamples", "n_unrelated", "n_patterns")}
-    fields["duplicates"] = tuple(map(example_from_marks, row["duplicates"]))
-    fields["moved"] = tuple(Moved(example_from_marks(one["text"]), one["before"], one["after"]) for one in row["moved"])
-    return Taught(**fields)
+    @property
+    def _key(self) -> str:
+        if self._row["pair"] is None:
+            raise DataError(self.why_nothing)
+        return str(self._row["pair"]["key"])
 
+    def _decide(self, what: str, **body: Any) -> None:
+        self._row = self._post(what, **body)
+        if self._row["keys"]:
+            self._done.append(self._row["keys"])
 
-def _mark_row(mark: Mark) -> dict[str, Any]:
-    return {"span": [mark.start, mark.end], "id": mark.id, "type": mark.type}
-
-
-def _without_none(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_none(one) for name, one in value.items() if one is not None}
-    return [_without_none(one) for one in value] if isinstance(value, list) else value
+    def _post(self, what: str, **body: Any) -> Any:
+        return self._call(f"/v1/review/{what}", {"relation": self.relation, **body})

@@ -1,4 +1,4 @@
-"""The guard in front of every route: Host, Origin, token, rate, size and kind of the body, security headers.
+"""The guard in front of every route: Host, Origin, token, size and kind of the body, security headers, counts.
 
 It runs before routing, so that no route can be forgotten. A page of another site can reach a server on loopback through
 the user's browser: by a name that it points to 127.0.0.1 (rejected by the Host header), or by a request from its own
@@ -7,50 +7,46 @@ origin (rejected by the Origin header).
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import hashlib
 import hmac
 import ipaddress
-import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import suppress
-from http.cookies import CookieError, SimpleCookie
+from time import perf_counter
 from typing import Any
-from urllib.parse import parse_qs
 
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
+from starlette.datastructures import MutableHeaders
+from starlette.requests import HTTPConnection
 
 from erda.serve.failures import Refused, refusal
-from erda.serve.limits import Limits
+from erda.serve.service import ServerLimits
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Count = Callable[[Scope, int, float], None]  # receives the request, its status and its seconds
 
 OPEN = ("/health", "/ready")  # answered without a token: they hold no data
 SAFE = ("GET", "HEAD", "OPTIONS")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-MOST_CLIENTS = 10_000  # whose rate is counted
 NO_TOKEN_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
 <title>erda: token needed</title><link rel="icon" href="data:,"><h1>This page needs a token</h1>
 <p>Open the address that <code>erda serve</code> printed when it started: it carries the token.</p>
 <p>The token is also in the file that was given as <code>--token-file</code>.</p></html>"""
-HEADERS = (
-    (
-        b"content-security-policy",
-        b"default-src 'self'; img-src 'self' data: blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
-    ),
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-)
+CONTENT_POLICY = "default-src 'self'; img-src 'self' data: blob:; frame-ancestors 'none'; base-uri 'none'"
+HEADERS = {
+    "content-security-policy": f"{CONTENT_POLICY}; form-action 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+}
 
 
 class Guard:
@@ -61,47 +57,62 @@ class Guard:
     """
 
     def __init__(
-        self, app: App, *, limits: Limits, hosts: frozenset[str], any_address: bool = False, token: str | None = None
+        self,
+        app: App,
+        *,
+        limits: ServerLimits,
+        hosts: frozenset[str],
+        any_address: bool = False,
+        token: str | None = None,
+        count: Count = lambda scope, status, seconds: None,
     ) -> None:
         self._app, self._limits, self._hosts, self._any_address = app, limits, hosts, any_address
-        self._token = token.encode() if token is not None else None
-        self._rate, self._n_active = Rate(limits.rate), 0
+        self._token, self._count, self._n_active = (token.encode() if token is not None else None), count, 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer or reject one request; other protocols than HTTP do not exist here."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
-        elif scope["type"] == "http":
-            await self._answer(scope, receive, with_headers(send))
-        else:
+            return
+        if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
+            return
+        start, status = perf_counter(), 500
+
+        async def guarded(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status, headers = message["status"], MutableHeaders(scope=message)
+                headers.update(HEADERS)
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        self._n_active += 1
+        try:
+            await self._answer(scope, receive, guarded)
+        finally:
+            self._n_active -= 1
+            self._count(scope, status, perf_counter() - start)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._n_active += 1
+        request = HTTPConnection(scope)
         try:
             headers = single_headers(scope)
             self._check_source(scope, headers)
             if self._token is not None and scope["path"] not in OPEN:
-                if cookie := self._new_cookie(scope):
-                    await _redirect(cookie, send)
+                if scope["path"] == "/" and self._is_token(request.query_params.get("token", "")):
+                    await self._open_page(scope, receive, send)
                     return
-                self._check_token(headers)
-            self._rate.count((scope.get("client") or ("",))[0])
+                self._check_token(request)
             if self._n_active > self._limits.n_active:
                 raise Refused(503, "queue_full", f"{self._n_active:,} requests are in progress. Ask again in a moment.")
             body = await self._body(scope, headers, receive)
         except Refused as fault:
-            is_browser = (
-                fault.status == 401
-                and scope["path"] == "/"
-                and b"text/html" in dict(scope["headers"]).get(b"accept", b"")
-            )
-            answer = HTMLResponse(NO_TOKEN_PAGE, 401) if is_browser else refusal(fault)
+            wants_page = scope["path"] == "/" and "text/html" in request.headers.get("accept", "")
+            answer = HTMLResponse(NO_TOKEN_PAGE, 401) if wants_page and fault.status == 401 else refusal(fault)
             await answer(scope, receive, send)
         else:
-            await self._app(scope, replayed(body, receive), send)
-        finally:
-            self._n_active -= 1
+            await self._app(scope, replay_body(body, receive), send)
 
     def _check_source(self, scope: Scope, headers: Mapping[str, str]) -> None:
         host = headers.get("host", "")
@@ -116,34 +127,31 @@ class Guard:
 
     # -- the token -----------------------------------------------------------------------------------------------------
 
-    def _new_cookie(self, scope: Scope) -> str | None:
-        """The cookie for a browser that opens the printed URL, `/?token=...`."""
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token") if scope["path"] == "/" else None
-        return self._cookie if given and self._is_token(given[0]) else None
-
-    def _check_token(self, headers: Mapping[str, str]) -> None:
-        kind, _, value = headers.get("authorization", "").partition(" ")
+    def _check_token(self, request: HTTPConnection) -> None:
+        kind, _, value = request.headers.get("authorization", "").partition(" ")
         if kind.casefold() == "basic":  # as Label Studio sends it: any user, the token as password
             with suppress(binascii.Error, UnicodeDecodeError):
                 value = base64.b64decode(value, validate=True).decode().partition(":")[2]
-        if value and self._is_token(value.strip()):
-            return
-        with suppress(CookieError):
-            name, _, expected = self._cookie.partition("=")
-            found = SimpleCookie(headers.get("cookie", "")).get(name)
-            if found and hmac.compare_digest(found.value.encode(), expected.encode()):
-                return
-        how = "Send 'Authorization: Bearer TOKEN', or open the address that erda serve printed."
-        raise Refused(401, "no_token", f"The token is missing or wrong. {how}", "Authorization")
+        name, expected = self._cookie
+        is_known = hmac.compare_digest(request.cookies.get(name, "").encode("utf-8", "replace"), expected.encode())
+        if not is_known and not (value and self._is_token(value.strip())):
+            how = "Send 'Authorization: Bearer TOKEN', or open the address that erda serve printed."
+            raise Refused(401, "no_token", f"The token is missing or wrong. {how}", "Authorization")
 
-    def _is_token(self, given: str) -> bool:
-        return self._token is not None and hmac.compare_digest(given.encode("utf-8", "replace"), self._token)
+    def _is_token(self, sent: str) -> bool:
+        return self._token is not None and hmac.compare_digest(sent.encode("utf-8", "replace"), self._token)
 
     @property
-    def _cookie(self) -> str:
-        """`NAME=VALUE`, both derived from the token: servers on two ports of a host share their cookies."""
+    def _cookie(self) -> tuple[str, str]:
+        """Name and value, both derived from the token: servers on two ports of a host share their cookies."""
         digest = hmac.new(self._token or b"", b"cookie", hashlib.sha256).hexdigest()
-        return f"erda-{digest[:8]}={digest[8:]}"
+        return f"erda-{digest[:8]}", digest[8:]
+
+    async def _open_page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send a browser that opens the printed URL to the page, with a cookie and without the token in its address."""
+        answer = RedirectResponse("/", 303)
+        answer.set_cookie(*self._cookie, httponly=True, samesite="strict")
+        await answer(scope, receive, send)
 
     # -- the body ------------------------------------------------------------------------------------------------------
 
@@ -158,41 +166,16 @@ class Guard:
         too_large = Refused(413, "too_large", f"The body is larger than {most:,} bytes. Send less at once.", "body")
         if length.isdecimal() and int(length[:20]) > most:
             raise too_large
-        parts, size = list[bytes](), 0
-        try:
-            async with asyncio.timeout(self._limits.request_seconds):
-                while has_body:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise Refused(400, "disconnected", "The connection ended before the body.", "body")
-                    parts.append(message.get("body", b""))
-                    size += len(parts[-1])
-                    if size > most:
-                        raise too_large
-                    if not message.get("more_body"):
-                        break
-        except TimeoutError:
-            raise Refused(408, "too_slow", "The body did not arrive in time.", "body") from None
-        return b"".join(parts)
-
-
-class Rate:
-    """A token bucket for each client address; a second's worth of requests may come at once."""
-
-    def __init__(self, per_second: float) -> None:
-        self._per_second = per_second
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()  # address -> (requests left, since when)
-
-    def count(self, address: str) -> None:
-        """Count a request, or reject it."""
-        now = time.monotonic()
-        left, since = self._left.pop(address, (self._per_second, now))
-        left = min(left + (now - since) * self._per_second, max(self._per_second, 1.0))
-        self._left[address] = (max(left - 1, 0.0), now)
-        if len(self._left) > MOST_CLIENTS:
-            self._left.popitem(last=False)
-        if left < 1:
-            raise Refused(429, "too_many", f"More than {self._per_second:g} requests per second. Wait a second.")
+        body = bytearray()
+        while has_body:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Refused(400, "disconnected", "The connection ended before the body.", "body")
+            body += message.get("body", b"")
+            if len(body) > most:
+                raise too_large
+            has_body = message.get("more_body", False)
+        return bytes(body)
 
 
 def single_headers(scope: Scope) -> dict[str, str]:
@@ -225,36 +208,11 @@ def is_loopback(host: str) -> bool:
     return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
-def replayed(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that gives a body already read, then the messages that follow."""
-    given = False
+def replay_body(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that returns a body already read, then the messages that follow."""
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> MutableMapping[str, Any]:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
+        return messages.pop() if messages else await receive()
 
     return replay
-
-
-def with_headers(send: Send) -> Send:
-    """A `send` that adds the security headers."""
-
-    async def guarded(message: MutableMapping[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            names = {name.lower() for name, _ in message.get("headers", ())}
-            more = HEADERS if b"cache-control" in names else (*HEADERS, (b"cache-control", b"no-store"))
-            message["headers"] = [*message.get("headers", ()), *more]
-        await send(message)
-
-    return guarded
-
-
-async def _redirect(cookie: str, send: Send) -> None:
-    """Send the browser to the page without the token in its address."""
-    value = f"{cookie}; HttpOnly; SameSite=Strict; Path=/"
-    headers = [(b"location", b"/"), (b"set-cookie", value.encode()), (b"content-length", b"0")]
-    await send({"type": "http.response.start", "status": 303, "headers": headers})
-    await send({"type": "http.response.body", "body": b""})

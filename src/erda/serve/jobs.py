@@ -1,236 +1,171 @@
-"""Jobs in the background: progress, results, and restarts.
+"""Jobs in the background: large teachings, extraction from many documents, reviews of long texts.
 
-    STORE.jobs/ID.json          the job as clients see it
-    STORE.jobs/ID.request.json  the request, until the job is finished
-    STORE.jobs/ID.result.json   the result
-    STORE.jobs/ID.cancel        a client has cancelled it
-    STORE.jobs/TOKEN.worker     locked by the process that runs jobs under this token, as long as it lives
-
-Every process of a server runs the jobs that it accepted, and sees those of the others on disk. A job whose process died
-runs again in the next process that starts; one that was running twice when its process died has failed. Running again
-is safe: examples already taught are skipped.
+Jobs live in the memory of the server, one runs at a time, and they end with the server. A teaching that is cancelled
+or interrupted changes nothing.
 """
 
 from __future__ import annotations
 
-import re
+import asyncio
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
-from threading import Lock
+from dataclasses import dataclass, field
 from time import time
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-import filelock
+from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi.sse import EventSourceResponse, ServerSentEvent
 
-from erda.errors import ErdaError
-from erda.files import read_json, remove_own, remove_unfinished, write_bytes, write_json
-from erda.outputs import work_folder
-from erda.serve.failures import Failure, Refused, refused
-from erda.serve.limits import Limits
+from erda.serve.failures import FAILURES, FAILURES_IN_JSON, Json, Refused, refused, replies
+from erda.serve.service import Service, TheService
+from erda.serve.wire import JobReply, JobsReply
 
-State = Literal["waiting", "running", "done", "failed", "cancelled"]
-Kind = Literal["teach", "extract", "review"]
-Work = Callable[[dict[str, Any], Callable[[int, int], None]], dict[str, Any]]  # (request, progress) -> result
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=FAILURES)
 FINISHED = ("done", "failed", "cancelled")
-MOST_RUNS = 2
-PURPOSE = "jobs of a server"
-BUSY = "another server has been writing its jobs for too long; try again"
-TICK_SECONDS = 0.2  # between two records of progress on disk
-_OWN = re.compile(r"[0-9a-f]{16}\.(json|request\.json|result\.json|cancel|worker)")
+POLL_SECONDS = 0.1
+STOPPED = "The server stopped before this job was done. Post it again."
+Progress = Callable[[int, int], None]  # receives (done, total)
+Work = Callable[[Progress], dict[str, Any]]
 
 
-class CancelledError(Exception):
+class JobCancelledError(Exception):
     """Raised inside a job that a client has cancelled."""
 
 
-class StoppedError(Exception):
-    """Raised inside a job when the server stops; the job runs again at the next start."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Job:
-    """A job as clients see it; `failure` is set once it has failed."""
+    """A job; `failure` is set once it has failed, `result` once it is done."""
 
-    id: str
-    kind: Kind
-    state: State
-    created: float
+    kind: Literal["teach", "extract", "review"]
+    work: Work
+    total: int
+    id: str = field(default_factory=lambda: secrets.token_hex(8))
+    state: Literal["waiting", "running", "done", "failed", "cancelled"] = "waiting"
     done: int = 0
-    total: int = 0
-    n_runs: int = 0
-    worker: str = ""
+    created: float = field(default_factory=time)
     failure: dict[str, str] | None = None
+    result: dict[str, Any] | None = None
+    is_cancelled: bool = False
+
+    def row(self) -> dict[str, Any]:
+        """The job as clients see it, without its result."""
+        names = ("id", "kind", "state", "done", "total", "created", "failure")
+        return {name: getattr(self, name) for name in names}
 
 
 class Jobs:
-    """The jobs of a server, one at a time in each process. `work` does each kind."""
+    """The jobs of a server, oldest first."""
 
-    def __init__(self, store: Path, work: dict[Kind, Work], limits: Limits) -> None:
-        self.folder = store.with_name(f"{store.name}.jobs")
-        self._store, self._work, self._limits = store, work, limits
-        self._token, self._lock, self._stopping = secrets.token_hex(8), Lock(), False
-        self._own: dict[str, Job] = {}  # waiting or running in this process
-        self._alive: filelock.FileLock | None = None
+    def __init__(self, service: Service) -> None:
+        self._service, self._jobs, self._is_stopping = service, dict[str, Job](), False
         self._thread = ThreadPoolExecutor(1, "erda-jobs")
 
-    def take_over(self) -> None:
-        """Run the jobs of processes that died."""
-        if not self.folder.is_dir():
-            return
-        with self._folder():
-            remove_unfinished(self.folder)
-            for worker in self.folder.glob("*.worker"):
-                if worker.stem != self._token and _is_free(worker):
-                    remove_own(worker)
-            orphans = [one for one in self.list() if one.state not in FINISHED and not self._runs(one)]
-            for one in orphans:
-                if one.n_runs >= MOST_RUNS:
-                    message = "The server ended twice while this job ran. Post it again in smaller parts."
-                    failure = Failure(error="interrupted", message=message).model_dump()
-                    self._save(replace(one, state="failed", failure=failure))
-                else:
-                    self._submit(replace(one, state="waiting", done=0, worker=self._token))
-
-    def add(self, kind: Kind, request: dict[str, Any], *, total: int) -> Job:
-        """Queue a job."""
-        if len(self._own) >= self._limits.n_jobs:
-            raise Refused(503, "queue_full", f"{len(self._own)} jobs wait already. Post it again later.")
-        job = Job(secrets.token_hex(8), kind, "waiting", time(), total=total, worker=self._token)
-        with self._folder():
-            write_json(self._path(job.id, "request.json"), request)
-            self._submit(job)
-            finished = sorted((one for one in self.list() if one.state in FINISHED), key=lambda one: -one.created)
-            for one in finished[self._limits.n_kept_jobs :]:
-                for path in self.folder.glob(f"{one.id}.*"):
-                    remove_own(path)
-        return job
+    def add(self, job: Job) -> Json:
+        """Queue a job and answer with it; the oldest finished jobs are forgotten."""
+        unfinished = sum(one.state not in FINISHED for one in self._jobs.values())
+        if unfinished >= self._service.limits.n_jobs:
+            raise Refused(503, "queue_full", f"{unfinished} jobs wait already. Post it again later.")
+        finished = [id for id, one in self._jobs.items() if one.state in FINISHED]
+        for id in finished[: -self._service.limits.n_kept_jobs]:
+            del self._jobs[id]
+        self._jobs[job.id], accepted = job, Json(job.row(), 202)
+        self._thread.submit(self._run, job)
+        return accepted
 
     def list(self) -> list[Job]:
         """All jobs, oldest first."""
-        found = list[Job]()
-        for path in self.folder.glob("*.json"):
-            if _OWN.fullmatch(path.name) and path.name.count(".") == 1:
-                with suppress(ErdaError):  # removed meanwhile
-                    found.append(self.get(path.stem))
-        return sorted(found, key=lambda one: one.created)
+        return list(self._jobs.values())
 
     def get(self, id: str) -> Job:
         """One job."""
-        if own := self._own.get(id):
-            return own
-        path = self._path(id, "json")
-        if not path.is_file():
-            raise Refused(404, "unknown_job", f"There is no job '{id[:40]}'.", "id")
-        return read_json(path, Job)
+        if id not in self._jobs:
+            raise Refused(404, "unknown_job", f"There is no job '{id[:40]}'. Jobs end with the server.", "id")
+        return self._jobs[id]
 
-    def result(self, id: str) -> Any:
-        """The result of a finished job; None for any other."""
-        path = self._path(id, "result.json")
-        return read_json(path, dict) if path.is_file() else None
-
-    def cancel(self, id: str) -> Job:
-        """Stop a job at its next step; a finished job stays as it is."""
-        job = self.get(id)
-        if job.state not in FINISHED:
-            write_bytes(self._path(id, "cancel"), b"")
-        return job
+    def interrupt(self) -> None:
+        """Let the running job fail at its next step, and those that wait at once."""
+        self._is_stopping = True
 
     def stop(self) -> None:
-        """Interrupt the running job; it runs again at the next start, as those that wait do."""
-        self._stopping = True
-        self._thread.shutdown(wait=True, cancel_futures=True)
-        if self._alive:
-            self._alive.release()
-            remove_own(self._path(self._token, "worker"))
-
-    # -- one job -------------------------------------------------------------------------------------------------------
-
-    def _submit(self, job: Job) -> None:
-        self._hold()
-        self._save(job)
-        self._thread.submit(self._run, job)
+        """Interrupt all jobs, and wait until none runs."""
+        self.interrupt()
+        self._thread.shutdown(wait=True)
 
     def _run(self, job: Job) -> None:
-        if self._stopping:
-            return
-        job = replace(job, state="running", n_runs=job.n_runs + 1)
-        saved_at = 0.0
-
         def progress(done: int, total: int) -> None:
-            nonlocal job, saved_at
-            job = replace(job, done=min(done, total), total=total)
-            self._own[job.id] = job
-            self._check(job)
-            if time() - saved_at > TICK_SECONDS:
-                saved_at = time()
-                self._save(job)
+            job.done, job.total = min(done, total), total
+            if job.is_cancelled:
+                raise JobCancelledError
+            if self._is_stopping:
+                raise Refused(503, "interrupted", STOPPED)
 
         try:
-            self._save(job)
-            self._check(job)
-            result = self._work[job.kind](read_json(self._path(job.id, "request.json"), dict), progress)
-            write_json(self._path(job.id, "result.json"), result)
-            job = replace(job, state="done", done=job.total)
-        except CancelledError:
-            job = replace(job, state="cancelled")
-        except StoppedError:
-            job = replace(job, state="waiting", n_runs=job.n_runs - 1)
+            progress(0, job.total)
+            job.state = "running"
+            job.result = job.work(progress)
+            job.done, job.state = job.total, "done"
+        except JobCancelledError:
+            job.state = "cancelled"
         except Exception as fault:
-            job = replace(job, state="failed", failure=refused(fault, self._store).failure.model_dump())
-        with suppress(ErdaError):  # a full disk: the job runs again at the next start
-            self._save(job)
-            if job.state in FINISHED:
-                remove_own(self._path(job.id, "request.json"))
-
-    def _check(self, job: Job) -> None:
-        if self._path(job.id, "cancel").exists():
-            raise CancelledError
-        if self._stopping:
-            raise StoppedError
-
-    def _save(self, job: Job) -> None:
-        if job.worker == self._token and job.state not in FINISHED:
-            self._own[job.id] = job
-        try:
-            write_json(self._path(job.id, "json"), job)
-        finally:
-            if job.state in FINISHED:
-                self._own.pop(job.id, None)
-
-    # -- files ---------------------------------------------------------------------------------------------------------
-
-    def _path(self, id: str, ending: str) -> Path:
-        name = f"{id}.{ending}"
-        if not _OWN.fullmatch(name):
-            raise Refused(404, "unknown_job", f"There is no job '{id[:40]}'.", "id")
-        return self.folder / name
-
-    @contextmanager
-    def _folder(self) -> Iterator[None]:
-        with self._lock, work_folder(self.folder, purpose=PURPOSE, busy=BUSY):
-            yield
-
-    def _hold(self) -> None:
-        """Lock the file that tells other processes that this one is alive."""
-        if self._alive is None:
-            self._alive = filelock.FileLock(self._path(self._token, "worker"), thread_local=False)
-            self._alive.acquire(timeout=1)
-
-    def _runs(self, job: Job) -> bool:
-        """Whether the process of a job is alive."""
-        worker = self._path(job.worker, "worker")
-        return job.worker == self._token or (worker.exists() and not _is_free(worker))
+            job.failure, job.state = refused(fault, self._service.folder).failure.model_dump(), "failed"
+        job.work = lambda progress: {}  # a finished job keeps no sentences
 
 
-def _is_free(worker: Path) -> bool:
-    lock = filelock.FileLock(worker)
-    try:
-        lock.acquire(timeout=0)
-    except filelock.Timeout:
-        return False
-    lock.release()
-    return True
+# -- routes ------------------------------------------------------------------------------------------------------------
+
+
+async def jobs_of(request: Request) -> Jobs:
+    """The jobs of the server."""
+    jobs: Jobs = request.app.state.jobs
+    return jobs
+
+
+TheJobs = Annotated[Jobs, Depends(jobs_of)]
+
+
+async def job_of(id: Annotated[str, Path(max_length=40, examples=["0123456789abcdef"])], jobs: TheJobs) -> Job:
+    """The job of a path; unknown ones are rejected before an answer begins."""
+    return jobs.get(id)
+
+
+TheJob = Annotated[Job, Depends(job_of)]
+UNKNOWN = "There is no such job."
+JOB = {**replies(JobReply, "The job."), 404: FAILURES[422] | {"description": UNKNOWN}}
+
+
+@router.get("", responses=replies(JobsReply, "All jobs."))
+async def list_jobs(jobs: TheJobs) -> Response:
+    """List all jobs, oldest first, without their results."""
+    return Json({"jobs": [one.row() for one in jobs.list()]})
+
+
+@router.get("/{id}", responses=JOB)
+async def get_job(job: TheJob) -> Response:
+    """A job with its progress, and its result once it is done."""
+    return Json({**job.row(), "result": job.result})
+
+
+@router.delete("/{id}", responses=JOB)
+async def cancel_job(job: TheJob) -> Response:
+    """Cancel a job, which stops at its next step. A teaching that is cancelled changes nothing."""
+    job.is_cancelled = True
+    return Json(job.row())
+
+
+@router.get(
+    "/{id}/events",
+    response_class=EventSourceResponse,
+    responses={**FAILURES_IN_JSON, 404: FAILURES_IN_JSON[422] | {"description": UNKNOWN}},
+)
+async def job_events(job: TheJob, jobs: TheJobs, service: TheService) -> AsyncIterator[ServerSentEvent]:
+    """Server-sent events `progress`, each with the job, until it is finished; the stop of the server ends it."""
+    seen: dict[str, Any] = {}
+    while seen.get("state") not in FINISHED:
+        if (row := job.row()) != seen:
+            seen = row
+            yield ServerSentEvent(event="progress", data=row)
+        else:
+            await asyncio.sleep(POLL_SECONDS)
+        if service.is_stopping():
+            jobs.interrupt()

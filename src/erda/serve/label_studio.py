@@ -12,12 +12,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from erda.app.answers import Answer
+from erda.answers import Answer
 from erda.app.version import Version
 from erda.errors import ErdaError
-from erda.serve.bodies import refuse_many
-from erda.serve.failures import Json
-from erda.serve.routing import FAILURES, TheService, replies
+from erda.serve.bodies import add_examples, refuse_many
+from erda.serve.failures import FAILURES, Json, replies
+from erda.serve.service import TheService
 from erda.text.marks import Mark
 
 router = APIRouter(tags=["Label Studio"], responses=FAILURES)
@@ -25,31 +25,28 @@ CONFIG = '<View><Labels name="label" toName="text"/><Text name="text" value="$te
 _ATTRIBUTE = re.compile(r'(\w+)\s*=\s*"([^"]*)"')
 
 
-class TaskBody(BaseModel):
-    """A task; other fields are not read."""
+class LabelStudioBody(BaseModel):
+    """A body whose other fields are not read."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", json_schema_extra=add_examples)
+
+
+class SetupBody(LabelStudioBody):
+    """A project that connects; nothing of it is needed."""
+
+
+class TaskBody(LabelStudioBody):
+    """A task with the annotations of people."""
 
     data: dict[str, Any]
     annotations: list[dict[str, Any]] = []
 
 
-class TasksBody(BaseModel):
+class TasksBody(LabelStudioBody):
     """The tasks to predict, and the labelling configuration of their project."""
-
-    model_config = ConfigDict(
-        extra="ignore",
-        json_schema_extra={"examples": [{"tasks": [{"data": {"text": "Tesla was started by Martin Eberhard."}}]}]},
-    )
 
     tasks: Annotated[list[TaskBody], Field(max_length=1_000)]
     label_config: Annotated[str, Field(max_length=100_000)] = CONFIG
-
-
-class SetupBody(BaseModel):
-    """A project that connects; nothing of it is needed."""
-
-    model_config = ConfigDict(extra="ignore", json_schema_extra={"examples": [{"project": "1", "schema": CONFIG}]})
 
 
 class SetupReply(BaseModel):
@@ -58,7 +55,7 @@ class SetupReply(BaseModel):
     model_version: str
 
 
-class Predictions(SetupReply):
+class TaskPredictions(SetupReply):
     """The predictions of all tasks, in their order."""
 
     results: list[dict[str, Any]]
@@ -70,7 +67,7 @@ async def setup(body: SetupBody, service: TheService) -> Response:
     return Json({"model_version": model_version(service.version)})
 
 
-@router.post("/predict", responses=replies(Predictions, "Regions and relations of each task."))
+@router.post("/predict", responses=replies(TaskPredictions, "Regions and relations of each task."))
 async def predict(body: TasksBody, service: TheService) -> Response:
     """Suggest regions and relations for tasks."""
     refuse_many(body.tasks, service.limits.n_batch, "tasks")
@@ -103,45 +100,36 @@ def prediction(version: Version, task: TaskBody, names: dict[str, str]) -> dict[
     """The prediction of one task; a text that cannot be read has no suggestion."""
     text = task.data.get(names["field"])
     try:
-        found = version.extract(text, _marks(task, text)).found if isinstance(text, str) else ()
+        found = version.extract(text, drawn_marks(task)).found if isinstance(text, str) else ()
     except ErdaError:
         found = ()
-    regions = dict[tuple[int, int], dict[str, Any]]()
-    relations = []
+    regions, relations = dict[str, dict[str, Any]](), list[dict[str, Any]]()
     for answer in found:
-        ends = [_region(regions, str(text), answer, role, names) for role in ("head", "tail")]
-        relations.append(
-            {
-                "type": "relation",
-                "from_id": ends[0],
-                "to_id": ends[1],
-                "direction": "right",
-                "labels": list(answer.relations),
-            }
-        )
+        head, tail = (region(str(text), answer, role, names) for role in ("head", "tail"))
+        for one in (head, tail):
+            regions.setdefault(one["id"], one)
+        ends = {"from_id": head["id"], "to_id": tail["id"]}
+        relations.append({"type": "relation", **ends, "direction": "right", "labels": list(answer.relations)})
     score = min((answer.confidence for answer in found), default=0.0)
     return {"result": [*regions.values(), *relations], "score": score, "model_version": model_version(version)}
 
 
-def _region(
-    regions: dict[tuple[int, int], dict[str, Any]], text: str, answer: Answer, role: str, names: dict[str, str]
-) -> str:
-    """The id of the region of an entity, which is added if it is new."""
-    place, entity = answer.place, getattr(answer.example, role)
-    start, end = getattr(place, f"{role}_start"), getattr(place, f"{role}_end")
-    value = {"start": start, "end": end, "text": text[start:end], "labels": [entity.type or "entity"]}
-    region = {"id": f"erda-{start}-{end}", "type": "labels", "value": value}
-    regions.setdefault((start, end), region | {name: names[name] for name in ("from_name", "to_name")})
-    return str(region["id"])
+def region(text: str, answer: Answer, role: str, names: dict[str, str]) -> dict[str, Any]:
+    """The region of the head or tail of an answer."""
+    start, end = (getattr(answer.place, f"{role}_{name}") for name in ("start", "end"))
+    value = {"start": start, "end": end, "text": text[start:end]}
+    value["labels"] = [getattr(answer.example, role).type or "entity"]
+    about = {name: names[name] for name in ("from_name", "to_name")}
+    return {"id": f"erda-{start}-{end}", "type": "labels", "value": value, **about}
 
 
-def _marks(task: TaskBody, text: str | None) -> list[Mark] | None:
+def drawn_marks(task: TaskBody) -> list[Mark] | None:
     """The regions that people have drawn; None if there are none."""
+    regions = (one for annotation in task.annotations for one in annotation.get("result") or ())
+    values = (one.get("value") for one in regions if isinstance(one, dict))
     marks = list[Mark]()
-    for annotation in task.annotations:
-        for one in annotation.get("result") or ():
-            value = one.get("value") if isinstance(one, dict) else None
-            if isinstance(value, dict) and isinstance(value.get("start"), int) and isinstance(value.get("end"), int):
-                labels = value.get("labels") or [None]
-                marks.append(Mark(value["start"], value["end"], type=str(labels[0]) if labels[0] else None))
+    for value in values:
+        if isinstance(value, dict) and isinstance(value.get("start"), int) and isinstance(value.get("end"), int):
+            label = (value.get("labels") or [None])[0]
+            marks.append(Mark(value["start"], value["end"], type=str(label) if label else None))
     return marks or None

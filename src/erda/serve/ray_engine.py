@@ -21,23 +21,16 @@ from fastapi import FastAPI
 from erda.cluster import connected, require_ray
 from erda.errors import SettingsError
 from erda.serve.application import ServerSettings, build_application
-from erda.serve.guard import App, Receive, Scope, Send
-from erda.serve.launch import bound_socket, page_address, refuse_open_address
+from erda.serve.guard import App, Receive, Scope, Send, replay_body
+from erda.serve.launch import bound_socket, page_address, reject_open_address
 
 NAME, WRITER = "erda", "Writer"
 # What a replica answers itself, besides GET.
-QUESTIONS = frozenset(
-    f"/v1/{name}" for name in ("predict", "extract", "explain", "evaluate", "compare", "entities")
-) | {"/predict", "/setup"}
-REVIEW = "/v1/review"  # its GET reads a journal that the writer writes
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenRequest:
-    """A request for the writer."""
-
-    scope: dict[str, Any]
-    body: bytes
+QUESTIONS = (
+    *(f"/v1/{name}" for name in ("predict", "extract", "explain", "evaluate", "entities")),
+    *("/predict", "/setup"),
+)
+WRITERS = ("/v1/review", "/v1/jobs")  # also their GET: the writer has the review and the jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,24 +45,28 @@ class WrittenReply:
 class ToWriter:
     """ASGI middleware of a replica that hands changes on; it runs behind the guard."""
 
-    def __init__(self, app: App, *, write: Callable[[WrittenRequest], Awaitable[WrittenReply]]) -> None:
+    def __init__(self, app: App, *, write: Callable[[Scope, bytes], Awaitable[WrittenReply]]) -> None:
         self._app, self._write = app, write
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request here or by the writer."""
-        if scope["type"] != "http" or not is_change(scope["method"], scope["path"]):
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         body = (await receive())["body"]  # whole: the guard has read it
+        is_job = scope["path"] == "/v1/extract" and b'"documents"' in body
+        if not is_job and not is_change(scope["method"], scope["path"]):
+            await self._app(scope, replay_body(body, receive), send)
+            return
         kept = ("type", "method", "path", "raw_path", "query_string", "headers", "http_version", "scheme", "client")
-        found = await self._write(WrittenRequest({name: scope[name] for name in kept if name in scope}, body))
+        found = await self._write({name: scope[name] for name in kept if name in scope}, body)
         await send({"type": "http.response.start", "status": found.status, "headers": found.headers})
         await send({"type": "http.response.body", "body": found.body})
 
 
 def is_change(method: str, path: str) -> bool:
     """Whether the writer answers a request."""
-    return path.startswith(REVIEW) or (method not in ("GET", "HEAD", "OPTIONS") and path not in QUESTIONS)
+    return path.startswith(WRITERS) or (method not in ("GET", "HEAD", "OPTIONS") and path not in QUESTIONS)
 
 
 class Writer:
@@ -79,25 +76,22 @@ class Writer:
         self._app, self._running, self._lock = build_application(settings), AsyncExitStack(), asyncio.Lock()
         self._is_running = False
 
-    async def __call__(self, request: WrittenRequest) -> WrittenReply:
+    async def __call__(self, scope: Scope, body: bytes) -> WrittenReply:
         """Answer a request."""
         async with self._lock:
             if not self._is_running:
                 await self._running.enter_async_context(self._app.router.lifespan_context(self._app))
                 self._is_running = True
-        return await answer_of(self._app, request)
+        return await answer_of(self._app, scope, body)
 
 
-async def answer_of(app: FastAPI, request: WrittenRequest) -> WrittenReply:
+async def answer_of(app: FastAPI, scope: Scope, body: bytes) -> WrittenReply:
     """The answer of an application to a request."""
-    status, headers, parts, is_sent = 500, list[tuple[bytes, bytes]](), list[bytes](), False
+    status, headers, parts = 500, list[tuple[bytes, bytes]](), list[bytes]()
 
-    async def receive() -> MutableMapping[str, Any]:
-        nonlocal is_sent
-        if is_sent:
-            await asyncio.Event().wait()  # the replica waits for the whole answer
-        is_sent = True
-        return {"type": "http.request", "body": request.body, "more_body": False}
+    async def no_disconnect() -> MutableMapping[str, Any]:
+        await asyncio.Event().wait()  # the replica waits for the whole answer
+        return {"type": "http.disconnect"}
 
     async def send(message: MutableMapping[str, Any]) -> None:
         nonlocal status, headers
@@ -106,7 +100,9 @@ async def answer_of(app: FastAPI, request: WrittenRequest) -> WrittenReply:
         else:
             parts.append(message.get("body", b""))
 
-    await app({"asgi": {"version": "3.0"}, "root_path": "", "server": None, **request.scope}, receive, send)
+    await app(
+        {"asgi": {"version": "3.0"}, "root_path": "", "server": None, **scope}, replay_body(body, no_disconnect), send
+    )
     return WrittenReply(status, headers, b"".join(parts))
 
 
@@ -116,22 +112,18 @@ def build_replica(settings: ServerSettings) -> FastAPI:
 
     writer = serve.get_deployment_handle(WRITER, app_name=NAME)
 
-    async def write(request: WrittenRequest) -> WrittenReply:
-        found: WrittenReply = await writer.remote(request)
-        return found
+    async def write(scope: Scope, body: bytes) -> WrittenReply:
+        reply: WrittenReply = await writer.remote(scope, body)
+        return reply
 
     return build_application(settings, write=partial(ToWriter, write=write))
 
 
 def serve_on_ray(
-    settings: ServerSettings,
-    *,
-    n_replicas: int = 1,
-    address: str | None = None,
-    started: Callable[[str], None] = lambda address: None,
+    settings: ServerSettings, *, address: str | None = None, started: Callable[[str], None] = lambda address: None
 ) -> None:
-    """Serve on a Ray cluster until interrupted; a local cluster is started for None."""
-    refuse_open_address(settings)
+    """Serve on a Ray cluster until interrupted; a local cluster is started for None. Ray scales the replicas."""
+    reject_open_address(settings)
     serve = require_ray("ray.serve")
     with bound_socket(settings.host, settings.port) as free:  # Ray's proxy binds it again
         settings = replace(settings, port=free.getsockname()[1], store=settings.store.absolute())
@@ -143,7 +135,7 @@ def serve_on_ray(
             replicas = serve.deployment(
                 serve.ingress(lambda: build_replica(settings))(),
                 name="Replica",
-                num_replicas=n_replicas,
+                num_replicas="auto",
                 ray_actor_options={"num_cpus": 1},
                 **most,
             )

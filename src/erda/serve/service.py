@@ -5,31 +5,124 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
+from fastapi import Depends, Request
 from threadpoolctl import threadpool_limits
 
+from erda.answers import Answer
 from erda.app.extractor import Extractor
 from erda.app.store import HEAD
 from erda.app.version import Version
 from erda.encoders.contract import sharing
 from erda.errors import ErdaError
 from erda.files import file_state
-from erda.serve.batching import Batcher
 from erda.serve.failures import Refused
-from erda.serve.limits import Limits
 from erda.text.marks import example_from_marks
+from erda.types import Example
 
 T = TypeVar("T")
 READERS = 4  # threads for explanations, evaluations and tagging
 FOLLOW_SECONDS = 2.0  # to wait for a version that another process has taught
 SWITCH_SECONDS = 0.0005
 WARM = example_from_marks("[[a]] and {{b}}")
+BATCH_SIZE = 64  # questions that are embedded together
+PART_SIZE = 16  # questions of one request in a batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLimits:
+    """Limits of a server; a request beyond one is rejected with the status named beside it."""
+
+    body_size: int = 8_000_000  # 413: bytes of a body
+    n_batch: int = 1_000  # 422: sentences or examples of a request that is answered at once
+    text_size: int = 100_000  # 422: characters of a document that is extracted from at once
+    n_job: int = 50_000  # 422: sentences, examples or documents of a job
+    n_active: int = 200  # 503: requests in progress
+    n_jobs: int = 20  # 503: unfinished jobs
+    n_kept_jobs: int = 100  # finished jobs whose results are kept
+
+
+@dataclass(frozen=True, slots=True)
+class BatchAnswers:
+    """The answers to one request, all from the same version."""
+
+    version: Version
+    answers: Sequence[Answer]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueuedPart:
+    """Questions of one request that wait; without a version, the current one answers."""
+
+    questions: Sequence[Example]
+    top: int
+    least: float | None
+    version: Version | None
+    future: Future[BatchAnswers] = field(default_factory=Future)
+
+
+class Batcher:
+    """Answer the questions of all requests in batches, in one thread; `current` returns the version that answers.
+
+    A request waits with one part at a time, so that a large request delays nobody.
+    """
+
+    def __init__(self, current: Callable[[], Version]) -> None:
+        self._current, self._queue = current, deque[QueuedPart]()
+        self._thread = ThreadPoolExecutor(1, "erda-answers")
+
+    @property
+    def n_queued(self) -> int:
+        """Number of parts that wait."""
+        return len(self._queue)
+
+    async def ask(self, questions: Sequence[Example], *, top: int, least: float | None = None) -> BatchAnswers:
+        """Answer at least one question, all from the version that is current at the first batch."""
+        version, answers = None, list[Answer]()
+        for start in range(0, len(questions), PART_SIZE):
+            part = QueuedPart(questions[start : start + PART_SIZE], top, least, version)
+            self._queue.append(part)
+            try:
+                self._thread.submit(self._answer_batch)
+            except RuntimeError:
+                raise Refused(503, "stopping", "The server is stopping.") from None
+            found = await asyncio.wrap_future(part.future)
+            version, answers = found.version, [*answers, *found.answers]
+        assert version is not None
+        return BatchAnswers(version, answers)
+
+    def stop(self) -> None:
+        """Answer what is queued, then end the thread."""
+        self._thread.shutdown(wait=True)
+
+    def _answer_batch(self) -> None:
+        groups: dict[object, list[QueuedPart]] = {}
+        size = 0
+        while self._queue and size < BATCH_SIZE:
+            one = self._queue.popleft()
+            if one.future.set_running_or_notify_cancel():  # else the client went away
+                groups.setdefault((id(one.version), one.top, one.least), []).append(one)
+                size += len(one.questions)
+        for group in groups.values():
+            first, questions = group[0], [question for one in group for question in one.questions]
+            try:
+                version = first.version or self._current()
+                found = iter(version.predict(questions, top=first.top, min_confidence=first.least))
+            except Exception as fault:
+                for one in group:
+                    one.future.set_exception(fault)
+            else:
+                for one in group:
+                    one.future.set_result(BatchAnswers(version, tuple(islice(found, len(one.questions)))))
 
 
 def calm_interpreter() -> None:
@@ -51,14 +144,15 @@ class Service:
     current version. If the store is gone or damaged, `version` keeps answering and `trouble` says what is wrong.
     """
 
-    def __init__(self, extractor: Extractor, limits: Limits) -> None:
+    def __init__(self, extractor: Extractor, limits: ServerLimits) -> None:
         self.extractor, self.limits, self.version = extractor, limits, extractor.version
-        self.trouble, self.is_stopping, self.is_warm = "", False, False
+        self.trouble, self.is_warm = "", False
+        self.is_stopping: Callable[[], bool] = lambda: False
         self._readers = ThreadPoolExecutor(READERS, "erda-reads")
         self._writer = ThreadPoolExecutor(1, "erda-writes")
         self._lock, self._n_writes = Lock(), 0
         self._seen: tuple[int, ...] | None = ()  # nothing yet
-        self.batcher = Batcher(self.newest, most_queued=limits.n_queued)
+        self.batcher = Batcher(self.newest)
         self._writer.submit(self._publish)
 
     @property
@@ -102,8 +196,6 @@ class Service:
     def write_later(self, work: Callable[[Extractor], T]) -> Future[T]:
         """Queue a write."""
         with self._lock:
-            if self._n_writes >= self.limits.n_writes:
-                raise Refused(503, "queue_full", f"{self._n_writes:,} teachings wait already. Teach again in a moment.")
             self._n_writes += 1
         return self._writer.submit(self._written, work)
 
@@ -123,13 +215,23 @@ class Service:
         version = self.extractor.version
         with suppress(ErdaError):
             if version.relations:
-                version.predict(WARM, top=1)
+                version.predict([WARM], top=1)
         if not self.is_warm:
             calm_interpreter()
         self.version, self.is_warm = version, True
 
     def stop(self) -> None:
         """Finish the questions in the queue and the writes in progress."""
+        self.is_stopping = lambda: True
         self.batcher.stop()
         self._readers.shutdown(wait=True)
         self._writer.shutdown(wait=True)
+
+
+async def service_of(request: Request) -> Service:
+    """The extractor behind the server."""
+    service: Service = request.app.state.service
+    return service
+
+
+TheService = Annotated[Service, Depends(service_of)]

@@ -1,41 +1,45 @@
-"""Routes about the server: health, readiness, metrics, reference."""
+"""Routes about the server: health, readiness, metrics, the reference, and the files of the page."""
 
 from __future__ import annotations
 
 import json
+import mimetypes
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.staticfiles import StaticFiles
 
 from erda import __version__
-from erda.serve.failures import Json
-from erda.serve.replies import Health
-from erda.serve.routing import FAILURES, FAILURES_IN_JSON, TheService, replies
+from erda.serve.failures import FAILURES, FAILURES_IN_JSON, Json, replies
+from erda.serve.guard import Scope
+from erda.serve.service import Service, TheService
+from erda.serve.wire import HealthReply
 
-router = APIRouter(tags=["server"], responses={status: FAILURES[status] for status in (400, 421, 429, 503)})
-STYLE = """\
-html { color-scheme: light dark }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
-h2 { font: 600 1.1rem ui-monospace, monospace; margin-top: 2.5rem }
-pre { padding: .75rem; overflow-x: auto; background: color-mix(in srgb, currentColor 8%, transparent) }
-"""
+router = APIRouter(tags=["server"], responses={status: FAILURES[status] for status in (400, 421, 503)})
+SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+PAGE = Path(__file__).parent / "page"
 INTRODUCTION = """\
 Every body is JSON. An answer names the version that gave it. Every error has the body {"error", "message", "where"}.
 With a token, send the header "Authorization: Bearer TOKEN"."""
+mimetypes.add_type("text/javascript", ".js")  # some systems say text/plain, which no browser runs
 
 
-@router.get("/health", responses=replies(Health, "The process is alive."))
+@router.get("/health", responses=replies(HealthReply, "The process is alive."))
 async def health() -> Response:
     """Whether the process is alive."""
     return Json({"status": "UP", "erda": __version__})
 
 
-@router.get("/ready", responses=replies(Health, "Questions are answered; 'trouble' says what is wrong with the store."))
+@router.get(
+    "/ready", responses=replies(HealthReply, "Questions are answered; 'trouble' says what is wrong with the store.")
+)
 async def ready(service: TheService) -> Response:
     """Whether questions are answered at once: the encoder is loaded and the server is not stopping."""
     await service.read(lambda version: None)  # looks at the store
-    is_ready = service.is_warm and not service.is_stopping
+    is_ready = service.is_warm and not service.is_stopping()
     trouble = service.trouble.replace(str(service.folder), "the store")
     row = {"status": "ready" if is_ready else "busy", "version": service.version.number, "trouble": trouble}
     if not is_ready:
@@ -43,11 +47,40 @@ async def ready(service: TheService) -> Response:
     return Json(row, 200 if is_ready else 503)
 
 
+# -- metrics -----------------------------------------------------------------------------------------------------------
+
+
+class ServerMetrics:
+    """Prometheus metrics: requests by route and status, their time, the queue and the version."""
+
+    def __init__(self, service: Service) -> None:
+        self._service, self._registry = service, CollectorRegistry()
+        to = self._registry
+        self._requests = Counter("erda_requests", "Requests", ["route", "method", "status"], registry=to)
+        self._seconds = Histogram("erda_request_seconds", "Time of requests", ["route"], buckets=SECONDS, registry=to)
+        self._queued = Gauge("erda_queued_questions", "Requests whose questions are in the queue", registry=to)
+        self._version = Gauge("erda_version", "Version that answers", registry=to)
+        self._relations = Gauge("erda_relations", "Known relations", registry=to)
+
+    def count(self, scope: Scope, status: int, seconds: float) -> None:
+        """Count a request; unknown paths share one label, so that nobody can fill the memory with them."""
+        route = getattr(scope.get("route"), "path", "other")
+        self._requests.labels(route, scope["method"] if route != "other" else "any", str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def text(self) -> bytes:
+        """The metrics in Prometheus' text format."""
+        self._queued.set(self._service.batcher.n_queued)
+        self._version.set(self._service.version.number)
+        self._relations.set(len(self._service.version.relations))
+        return generate_latest(self._registry)
+
+
 @router.get(
     "/metrics",
     response_class=Response,
     responses={
-        **{status: FAILURES_IN_JSON[status] for status in (400, 401, 421, 429, 503)},
+        **{status: FAILURES_IN_JSON[status] for status in (400, 401, 421, 503)},
         200: {"content": {"text/plain": {}}},
     },
 )
@@ -56,65 +89,52 @@ async def metrics(request: Request) -> Response:
     return Response(request.app.state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+class PageFiles(StaticFiles):
+    """The files of the page; a browser keeps them and asks whether they have changed."""
+
+    def file_response(self, *given: Any, **more: Any) -> Response:
+        """Answer with a file, or with 304."""
+        response = super().file_response(*given, **more)
+        response.headers["cache-control"] = "no-cache"
+        return response
+
+
+page_files = PageFiles(directory=PAGE)
+
+
+@router.get("/", include_in_schema=False)
+async def page(request: Request) -> Response:
+    """The page."""
+    return await page_files.get_response("index.html", request.scope)
+
+
+# -- the reference: one HTML page made from the OpenAPI document, without scripts --------------------------------------
+
+
 @router.get("/docs", include_in_schema=False)
 async def docs(request: Request) -> Response:
     """The reference of all calls."""
     return Response(reference_page(request.app.openapi()), media_type="text/html; charset=utf-8")
 
 
-@router.get("/docs.css", include_in_schema=False)
-async def docs_style() -> Response:
-    """The style of the reference."""
-    return Response(STYLE, media_type="text/css; charset=utf-8")
-
-
-# -- the reference: one HTML page made from the OpenAPI document, without scripts --------------------------------------
-
-
 def reference_page(document: dict[str, Any]) -> str:
-    """The page of an OpenAPI document."""
-    calls = [
-        _call(document, path, method, call)
-        for path, methods in document["paths"].items()
-        for method, call in methods.items()
-    ]
+    """The page of an OpenAPI document: every call with its description and its examples."""
+    parts = [f"<h1>erda</h1><p>{escape(INTRODUCTION)}</p>", '<p><a href="/openapi.json">OpenAPI document</a></p>']
+    for path, methods in document["paths"].items():
+        for method, call in methods.items():
+            parts.append(f"<h2>{method.upper()} {escape(path)}</h2><p>{escape(call['description'])}</p>")
+            parts += [
+                f"<p>{escape(one['name'])}: {escape(one.get('description', ''))}</p>"
+                for one in call.get("parameters", ())
+            ]
+            schema = call.get("requestBody", {"content": {}})["content"].get("application/json", {}).get("schema", {})
+            body = document["components"]["schemas"].get(schema.get("$ref", "").rpartition("/")[2], {})
+            parts += [f"<pre>{escape(json.dumps(one, ensure_ascii=False))}</pre>" for one in body.get("examples", ())]
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>erda: reference</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<link rel="stylesheet" href="/docs.css"></head><body><main><h1>{escape(document["info"]["title"])}</h1>'
-        f'<p>{escape(INTRODUCTION)}</p><p><a href="/openapi.json">OpenAPI document</a></p>'
-        f"{''.join(calls)}</main></body></html>"
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>erda: reference</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<link rel="stylesheet" href="/page/style.css"></head><body><main>{"".join(parts)}</main></body></html>'
     )
-
-
-def _call(document: dict[str, Any], path: str, method: str, call: dict[str, Any]) -> str:
-    examples = _examples(document, call)
-    query = "".join(
-        f"<li><code>{escape(one['name'])}</code> ({escape(one['in'])}) {escape(one.get('description', ''))}</li>"
-        for one in call.get("parameters", ())
-    )
-    answers = "".join(
-        f"<li>{escape(status)}: {escape(one['description'])}</li>"
-        for status, one in call["responses"].items()
-        if status.startswith("2")
-    )
-    shown = "".join(f"<pre>{escape(_curl(method, path, one))}</pre>" for one in examples or [None])
-    return (
-        f"<section><h2>{method.upper()} {escape(path)}</h2><p>{escape(call.get('description', ''))}</p>"
-        f"<ul>{query}</ul>{shown}<ul>{answers}</ul></section>"
-    )
-
-
-def _examples(document: dict[str, Any], call: dict[str, Any]) -> list[Any]:
-    """The examples of the body of a call."""
-    content = call.get("requestBody", {}).get("content", {}).get("application/json", {})
-    name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
-    found: list[Any] = document["components"]["schemas"].get(name, {}).get("examples", [])
-    return found
-
-
-def _curl(method: str, path: str, body: Any) -> str:
-    command = f"curl -X {method.upper()} http://127.0.0.1:8111{path}"
-    if body is None:
-        return command
-    return f"{command} -H 'Content-Type: application/json' -d '{json.dumps(body, ensure_ascii=False)}'"

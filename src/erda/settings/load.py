@@ -20,21 +20,22 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from erda.errors import ErdaError, SettingsError, join_faults, one_line, unknown_name
-from erda.fields import S, Settings, flat_kinds, flat_values, named_faults, nested_values, value_of_text
-from erda.files import user_path
+from erda.fields import S, Settings, flat_kinds, flat_values, try_settings, value_of_text
+from erda.files import read_bytes, user_path
+from erda.registry import plugin_paths
 from erda.settings.runs import RUN_KINDS, RunOptions, RunSettings, StreamSettings
 
 PRESETS = Path(__file__).parent / "presets"
+ENCODER = "encoder"
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class SettingValue:
     """A value and its origin, as messages name it: `--set erda.batch_size`, `mine.toml: shots`."""
 
     value: Any
@@ -43,7 +44,7 @@ class Given:
     is_text: bool = False  # the command line
 
 
-Layer = Mapping[str, Given]  # `shots`, `batch_size`, `erda.memory_size`, `encoder.hidden_size`
+Layer = Mapping[str, SettingValue]  # `shots`, `batch_size`, `erda.memory_size`, `encoder.hidden_size`
 
 
 def run_settings(
@@ -57,9 +58,18 @@ def run_settings(
     return settings_from([*layers_of(preset, file), given_values({**values, **(settings or {})})])
 
 
-def given_values(values: Mapping[str, Any]) -> dict[str, Given]:
+# -- layers ------------------------------------------------------------------------------------------------------------
+
+
+def given_values(values: Mapping[str, Any]) -> dict[str, SettingValue]:
     """Build a layer from keyword arguments; None means unset."""
-    return {tidy_name(name): Given(value, name) for name, value in values.items() if value is not None}
+    return {tidy_name(name): SettingValue(value, name) for name, value in values.items() if value is not None}
+
+
+def layers_of(preset: str | None, file: Path | None = None) -> list[Layer]:
+    """The layers of a preset and a file, in this order."""
+    found = [_layer_of_toml(read_preset(preset), f"preset '{preset}'")] if preset else []
+    return [*found, _layer_of_toml(_read_toml(file), str(file))] if file else found
 
 
 def tidy_name(name: str) -> str:
@@ -68,39 +78,42 @@ def tidy_name(name: str) -> str:
     return f"{owner}{dot}{setting.replace('-', '_')}"
 
 
-# -- presets and files -------------------------------------------------------------------------------------------------
-
-
 def preset_names() -> list[str]:
-    """Names of all built-in presets."""
-    return sorted(path.stem for path in PRESETS.glob("*.toml"))
+    """Names of all presets, those of installed packages included."""
+    return sorted(_preset_files())
+
+
+def _preset_files() -> dict[str, Path]:
+    """Find presets: name -> file. An entry point of the group `erda.presets` names a package that holds TOML files."""
+    folders = []
+    for name, package in plugin_paths("erda.presets").items():
+        try:
+            found = find_spec(package)
+        except ImportError as fault:
+            raise SettingsError(f"'{name}' of erda.presets: '{package}' cannot be imported ({fault}).") from None
+        folders += [Path(folder) for folder in (found and found.submodule_search_locations) or ()]
+    return {path.stem: path for folder in (*folders, PRESETS) for path in folder.glob("*.toml")}
 
 
 def read_preset(name: str) -> dict[str, Any]:
     """Read a preset, merged over the preset named by its `like`."""
-    if name not in preset_names():
-        raise SettingsError(unknown_name("preset", name, preset_names()))
-    own = _read_toml(PRESETS / f"{name}.toml")
-    return _over(read_preset(own.pop("like")), own) if "like" in own else own
+    files = _preset_files()
+    if name not in files:
+        raise SettingsError(unknown_name("preset", name, files))
+    own = _read_toml(files[name])
+    return _merged_tables(read_preset(own.pop("like")), own) if "like" in own else own
 
 
-def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+def _merged_tables(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Merge two TOML tables recursively; `above` wins."""
-    inner = {key: _over(below.get(key, {}), value) for key, value in above.items() if isinstance(value, dict)}
+    inner = {name: _merged_tables(below.get(name, {}), one) for name, one in above.items() if isinstance(one, dict)}
     return {**below, **above, **inner}
 
 
-def layers_of(preset: str | None, file: Path | None = None) -> list[Layer]:
-    """The layers of a preset and a file, in this order."""
-    found = [_layer(read_preset(preset), f"preset '{preset}'")] if preset else []
-    return [*found, _layer(_read_toml(file), str(file))] if file else found
-
-
 def _read_toml(path: Path) -> dict[str, Any]:
+    content = read_bytes(path, error=SettingsError)
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise SettingsError(f"{path}: cannot be read ({error.strerror or error}).") from error
+        return tomllib.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise SettingsError(f"{path}: is not UTF-8 text (byte {error.start}); save it as UTF-8.") from error
     except tomllib.TOMLDecodeError as error:
@@ -109,21 +122,21 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path}: holds a number that is too long, or is nested too deeply.") from None
 
 
-def _layer(toml: Mapping[str, Any], origin: str) -> Layer:
+def _layer_of_toml(toml: Mapping[str, Any], origin: str) -> Layer:
     flat = {name: value for name, value in toml.items() if name not in ("description", "settings")}
     settings = toml.get("settings", {})
     if not isinstance(settings, dict):
         raise SettingsError(f"{origin}: 'settings' must be a table, [settings].")
     for name, value in settings.items():
         flat |= {f"{name}.{inner}": one for inner, one in value.items()} if isinstance(value, dict) else {name: value}
-    return {tidy_name(name): Given(value, f"{origin}: {name}", in_file=True) for name, value in flat.items()}
+    return {tidy_name(name): SettingValue(value, f"{origin}: {name}", in_file=True) for name, value in flat.items()}
 
 
-def merged(layers: Iterable[Layer]) -> dict[str, Given]:
+def merge_layers(layers: Iterable[Layer]) -> dict[str, SettingValue]:
     """Merge layers; a later setting of all methods also replaces an earlier one of a single method."""
-    result: dict[str, Given] = {}
+    result: dict[str, SettingValue] = {}
     for layer in layers:
-        kept = (name for name in result if name.startswith("encoder.") or name.rpartition(".")[2] not in layer)
+        kept = (name for name in result if name.startswith(f"{ENCODER}.") or name.rpartition(".")[2] not in layer)
         result = {**{name: result[name] for name in kept}, **layer}
     return result
 
@@ -133,44 +146,45 @@ def merged(layers: Iterable[Layer]) -> dict[str, Given]:
 
 def settings_from(layers: Iterable[Layer], *, faults: Iterable[str] = ()) -> RunSettings:
     """Merge layers and validate the result. All faults are reported at once, after those of reading the layers."""
-    given, found = merged(layers), list(faults)
-    options = validated(RunOptions, {name: name for name in RunOptions.model_fields if name in given}, given, found)
-    cut = {name: name for name in StreamSettings.model_fields if name in given}
-    stream = validated(StreamSettings, cut, given, found)
-    completed = _completed(options, found)
-    models = _models(options, found)
-    own: dict[str, dict[str, Any]] = {}
-    for part, model in models.items():
-        keys = {name: name for name in flat_kinds(model) if part != "encoder" and name in given}
-        keys |= {name: f"{part}.{name}" for name in flat_kinds(model) if f"{part}.{name}" in given}
-        checked = flat_values(validated(model, keys, given, found, whose=part))
-        own[part] = {name: value for name, value in checked.items() if part != "encoder" or name in keys}
-    for name, one in given.items():
+    values, found = merge_layers(layers), list(faults)
+    options = validated(RunOptions, values, found)
+    stream = flat_values(validated(StreamSettings, values, found))
+    completed, models = _completed(options, found), _models(options, found)
+    encoder = flat_values(validated(models[ENCODER], values, found, owners=(ENCODER,)))
+    methods = [name for name in models if name != ENCODER]
+    own = {name: flat_values(validated(models[name], values, found, owners=("", name))) for name in methods}
+    for name, one in values.items():
         if name not in RUN_KINDS and (fault := _name_fault(name, models, in_file=one.in_file)):
             found.append(f"{one.origin}: {fault}")
     if found:
         raise SettingsError(join_faults(list(dict.fromkeys(found))))
     return RunSettings(
-        **{**completed, "methods": [name for name in models if name != "encoder"]},
-        encoder_settings=own.pop("encoder"),
+        **{**completed, "methods": methods},
+        encoder_settings={name: value for name, value in encoder.items() if f"{ENCODER}.{name}" in values},
         method_settings=own,
-        stream_settings={name: getattr(stream, name) for name in cut},
+        stream_settings={name: value for name, value in stream.items() if name in values},
     )
 
 
-def validated(model: type[S], keys: Mapping[str, str], given: Layer, found: list[str], *, whose: str = "") -> S:
-    """Validate the settings of one part; `keys` maps its settings to names in `given`. Faulty ones keep the default."""
+def validated(model: type[S], values: Layer, found: list[str], *, owners: Iterable[str] = ("",)) -> S:
+    """Validate the settings of one part; faults are added to `found`, and faulty settings keep the default.
+
+    The names of the settings in `values` start with one of `owners`; the last one wins.
+    """
     kinds = flat_kinds(model)
-    values = {name: value_of_text(kinds[name], given[key].value) for name, key in keys.items() if given[key].is_text}
-    values |= {name: given[key].value for name, key in keys.items() if not given[key].is_text}
-    try:
-        return model.model_validate(nested_values(model, values), strict=True)
-    except ValidationError as error:
-        faults = list(named_faults(model, error))
-    found += [f"{given[keys[name]].origin if name in keys else whose}: {said}" for name, said in faults]
-    wrong = {name for name, _ in faults}
-    rest = {name: key for name, key in keys.items() if name not in wrong}
-    return validated(model, rest, given, found, whose=whose) if len(rest) < len(keys) else model()
+    given: dict[str, SettingValue] = {}
+    for owner in owners:
+        keys = {name: f"{owner}.{name}" if owner else name for name in kinds}
+        given |= {name: values[key] for name, key in keys.items() if key in values}
+    flat = {name: value_of_text(kinds[name], one.value) if one.is_text else one.value for name, one in given.items()}
+    settings, faults = try_settings(model, flat)
+    whose = [*owners][-1]
+    while settings is None:
+        found += [f"{given[name].origin if name in given else whose}: {said}" for name, said in faults]
+        right = {name: value for name, value in flat.items() if name not in dict(faults)}
+        flat = right if len(right) < len(flat) else {}
+        settings, faults = try_settings(model, flat)
+    return settings
 
 
 def _completed(options: RunOptions, found: list[str]) -> dict[str, Any]:
@@ -183,23 +197,19 @@ def _completed(options: RunOptions, found: list[str]) -> dict[str, Any]:
         lambda: values.update(shots=_default_shots(options.dataset)),
         lambda: values.update(seeds=default_seeds(options.dataset, options.order_family)),
         lambda: check_device(options.device),
-        lambda: _check_corpus(options.corpus),
     ):
         try:
             check()
         except ErdaError as error:
             found.append(str(error))
+    if options.corpus and not user_path(options.corpus).is_dir():
+        make = "make one with `erda corpus build` and `erda corpus index`"
+        found.append(f"corpus: {one_line(options.corpus)} is not a folder; {make}.")
     for name, listed in (("methods", options.methods), ("seeds", options.seeds)):
         twice = sorted({str(one) for one in listed if listed.count(one) > 1})
         if twice:
             found.append(f"{name}: {', '.join(twice)} given twice.")
     return {**values, **{name: value for name, value in flat_values(options).items() if value not in (None, ())}}
-
-
-def _check_corpus(folder: str) -> None:
-    if folder and not user_path(folder).is_dir():
-        make = "make one with `erda corpus build` and `erda corpus index`"
-        raise SettingsError(f"corpus: {one_line(folder)} is not a folder; {make}.")
 
 
 def _default_shots(dataset: str) -> int:
@@ -227,7 +237,7 @@ def _models(options: RunOptions, found: list[str]) -> dict[str, type[Settings]]:
             found.append(str(error))
     if not options.methods:
         found.append(f"methods: none given. Known: {', '.join(sorted(METHODS))}.")
-    return {**models, "encoder": encoder_settings(options.encoder)}
+    return {**models, ENCODER: encoder_settings(options.encoder)}
 
 
 def _name_fault(name: str, models: Mapping[str, type[Settings]], *, in_file: bool) -> str:
@@ -235,8 +245,8 @@ def _name_fault(name: str, models: Mapping[str, type[Settings]], *, in_file: boo
     from erda.methods import METHODS
 
     owner, _, setting = name.rpartition(".")
-    chosen = [one for one in models if one != "encoder"]
-    if any(setting in flat_kinds(models[one]) for one in ([owner] if owner else chosen) if one in models):
+    chosen = [one for one in models if one != ENCODER]
+    if any(setting in flat_kinds(models[one]) for one in models if one in ([owner] if owner else chosen)):
         return ""
     if setting == "seed":
         return "a run's seed also orders its stream; give it with --seeds."
@@ -244,18 +254,17 @@ def _name_fault(name: str, models: Mapping[str, type[Settings]], *, in_file: boo
     if others:
         has = f"only {', '.join(chosen)}" if chosen else "no known method"
         return "" if in_file else f"a setting of {', '.join(others)}, but the run has {has}."
-    known = {*RUN_KINDS, *(f"encoder.{one}" for one in flat_kinds(models["encoder"]))}
-    for one in [owner] if owner in models else chosen:
-        known |= {f"{owner}.{setting}" if owner else setting for setting in flat_kinds(models[one])}
-    return unknown_name("setting", name, known)
+    known = {f"{part}.{one}" for part, model in models.items() if owner or part == ENCODER for one in flat_kinds(model)}
+    known |= {one for part in chosen if not owner for one in flat_kinds(models[part])}
+    return unknown_name("setting", name, {*RUN_KINDS, *known})
 
 
 def _has(method: str, setting: str) -> bool:
-    """Whether a method has a setting; False if its extra is not installed."""
+    """Whether a method has a setting; False if it cannot be imported here."""
     from erda.methods import find_method
     from erda.methods.base import method_settings
 
     try:
         return setting in flat_kinds(method_settings(find_method(method)))
-    except ImportError:
+    except (ImportError, SettingsError):
         return False

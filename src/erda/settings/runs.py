@@ -115,16 +115,18 @@ def default_settings(method: type[Method]) -> dict[str, Setting]:
 
 
 def filled_settings(method: str, settings: Mapping[str, Setting]) -> dict[str, Setting]:
-    """Add to recorded settings the defaults of settings that are newer than the record.
+    """Add to recorded settings the defaults of settings that are newer or older than the record.
 
     A new setting must by default leave a method unchanged, so the default is the value the record was made with.
     """
     from erda.methods import find_method
+    from erda.methods.base import FORMER_SETTINGS
 
+    former = dict.fromkeys(FORMER_SETTINGS, False)
     try:
-        return {**default_settings(find_method(method)), **settings}
+        return {**former, **default_settings(find_method(method)), **settings}
     except SettingsError:  # a method of another package
-        return dict(settings)
+        return {**former, **settings}
 
 
 def takes_augmenter(method: str) -> bool:

@@ -43,9 +43,7 @@ class ToyWords(Encoder):
 
     def embed(self, examples: Sequence[Example], *, blanked: bool = False, batch_size: int | None = None) -> np.ndarray:
         """Sum word vectors; words after the head count twice."""
-        return self._sums([(*one.tokens, *one.tokens[one.head.span.start :]) for one in examples])
-
-    def _sums(self, texts: Sequence[Sequence[str]]) -> np.ndarray:
+        texts = [(*one.tokens, *one.tokens[one.head.span.start :]) for one in examples]
         rows = [np.sum([_word(word, self.dim) for word in words], axis=0) for words in texts]
         return np.array(rows, dtype=np.float32).reshape(-1, self.dim)
 

@@ -13,6 +13,7 @@ from erda.benchmark.paper.paper_tables import TABLES, PaperRow, PaperTable, choo
 from erda.benchmark.report.report_files import VIEWS
 from erda.cli.main import main
 from erda.errors import ModelError, SettingsError
+from erda.methods import METHODS
 from erda.settings.load import given_values, preset_names
 from erda.settings.runs import Run
 
@@ -64,7 +65,7 @@ def test_rows_share_a_folder_exactly_if_they_share_their_settings(tmp_path: Path
         n_shared += folder in by_folder
         assert by_folder.setdefault(folder, asked) == asked, (table.name, row.label)
         assert by_settings.setdefault(asked, folder) == folder, (table.name, row.label)
-    assert n_shared == 15  # variance (7), orders (3), ablation (2), sweep (2), Posterior on redoc41 (1)
+    assert n_shared == 14  # variance (7), orders (3), ablation (2), sweep (2)
 
 
 def test_another_dataset_has_its_own_folder() -> None:
@@ -91,6 +92,18 @@ def test_rows_that_need_a_corpus_are_skipped_without_one_and_reported_once(tmp_p
     planned = plan_runs([small_table("main", *rows), small_table("orders", *rows)], out=tmp_path, changes=CHANGES)
     assert [one.asked.method for one in planned.runs] == ["seqrun"]
     assert planned.left_out == ("main, orders: rows that need a corpus (ERDA); give --corpus.",)
+
+
+def test_rows_of_a_package_that_is_not_installed_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(METHODS, "_plugins", {})
+    monkeypatch.setattr("erda.settings.load.plugin_paths", lambda group: {})
+    mixed = small_table("own", SEQRUN, PaperRow("SCKD, partial", "sckd"))
+    planned = plan_runs([*choose_tables(["peers-5"]), mixed], out=tmp_path, changes=CHANGES)
+    assert [one.asked.method for one in planned.runs] == ["seqrun"]
+    whole, row = planned.left_out
+    assert whole.startswith("peers-5: rows of a package that is not installed (SeqRun, ")
+    assert row == "own: rows of a package that is not installed (SCKD, partial); install packages/erda-peers."
+    assert not plan_runs(choose_tables(["peers-5"]), out=tmp_path, changes=CHANGES).runs
 
 
 def test_tables_without_data_are_skipped_and_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

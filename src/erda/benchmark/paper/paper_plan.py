@@ -14,11 +14,13 @@ from pathlib import Path
 from erda.benchmark.paper.paper_tables import PaperRow, PaperTable
 from erda.benchmark.run.planned_runs import CacheSettings, PlannedRun
 from erda.errors import DataError, ErdaError, ModelError, SettingsError, join_faults, merge_faults, unknown_name
+from erda.methods import METHODS
 from erda.settings.build import build_run_encoder, open_run_stream
-from erda.settings.load import Layer, given_values, layers_of, settings_from
+from erda.settings.load import Layer, given_values, layers_of, preset_names, settings_from
 from erda.settings.runs import RUN_KINDS, Run, RunSettings
 
 NO_CHANGES: Layer = {}
+INSTALL = "install packages/erda-peers"
 FIXED = ("methods", "encoder", "order_family", "shots")  # fixed by each table
 
 
@@ -34,11 +36,10 @@ class PaperPlan:
 
 def plan_runs(tables: Iterable[PaperTable], *, out: Path, changes: Layer = NO_CHANGES) -> PaperPlan:
     """Plan all runs of the tables, stream by stream; unfinished ones need their data and weights on this machine."""
-    tables = tuple(tables)
+    tables, left_out = _installed(tables)
     check_changes(tables, changes)
     runs: dict[Path, PlannedRun] = {}
     embedded: list[PlannedRun] = []
-    left_out: list[str] = []
     wrong: list[str] = []
     cache = CacheSettings()
     given = {name: one.value for name, one in changes.items()}
@@ -67,6 +68,18 @@ def plan_runs(tables: Iterable[PaperTable], *, out: Path, changes: Layer = NO_CH
     return PaperPlan(tuple(runs.values()), tuple(embedded), tuple(merge_faults(left_out)), cache)
 
 
+def _installed(tables: Iterable[PaperTable]) -> tuple[tuple[PaperTable, ...], list[str]]:
+    """Split off rows whose method or preset belongs to a package that is not installed: return tables and messages."""
+    kept, left_out, presets = list[PaperTable](), list[str](), preset_names()
+    for table in tables:
+        rows = tuple(row for row in table.rows if row.method in METHODS and table.preset in presets)
+        absent = [row.label for row in table.rows if row not in rows]
+        kept += [replace(table, rows=rows)] if rows else []
+        if absent:
+            left_out.append(f"{table.name}: rows of a package that is not installed ({', '.join(absent)}); {INSTALL}.")
+    return tuple(kept), left_out
+
+
 def row_settings(table: PaperTable, row: PaperRow, changes: Layer = NO_CHANGES) -> RunSettings:
     """Validated settings of one row."""
     own = given_values({"methods": row.method, "seeds": table.seeds or None, **table.settings, **row.settings})
@@ -90,7 +103,7 @@ def check_changes(tables: Sequence[PaperTable], changes: Layer) -> None:
             )
             del good[name]
     try:
-        settings_from([*layers_of(tables[0].preset), good])
+        settings_from([*layers_of(tables[0].preset if tables else None), good])
     except SettingsError as fault:
         faults += str(fault).splitlines()
     if faults:

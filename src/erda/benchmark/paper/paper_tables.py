@@ -124,7 +124,7 @@ def _section(table: PaperTable, setting: str, lines: Sequence[Line], notes: Sequ
     labels = [line.label for line in lines]
     known = table.reference in labels or table.reference is None
     experiment = make_experiment(lines, notes=notes)
-    planned = lines[0].first.dataset == table.dataset
+    planned = setting == table.folder
     return Section(
         name=table.name + setting.removeprefix(table.folder),
         title=table.title if planned else f"{table.name}: {experiment.title}",

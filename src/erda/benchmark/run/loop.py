@@ -149,7 +149,7 @@ def _threads(n: int | None) -> AbstractContextManager[None]:
     """Set the number of PyTorch threads if the encoder requests one; other encoders need no PyTorch."""
     if n is None:
         return nullcontext()
-    from erda.learning.loop import threads
+    from erda.learning.gradient_loop import threads
 
     return threads(n)
 

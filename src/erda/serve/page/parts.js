@@ -60,10 +60,10 @@ export const Names = () =>
 /** What the last teaching changed on the sentences seen before. */
 export function Changes() {
   if (!state.changes) return null;
-  const { before, after, rows } = state.changes;
+  const { before, after, n, rows } = state.changes;
   return html`<section class="panel changes" aria-label="What changed">
     <h2>What changed</h2>
-    <p class="quiet">Version ${before} → ${after}, on ${counted(state.seen.length, "sentence")} seen before.</p>
+    <p class="quiet">Version ${before} → ${after}, on ${counted(n, "sentence")} seen before.</p>
     ${rows.length ? html`<ul class="rows">${rows.slice(0, 30).map((one) => html`<li key=${one.text}>
       <p><${Marked} text=${one.text} /></p>
       <p><${Chip} relation=${one.before} /> <span aria-label="becomes">→</span> <${Chip} relation=${one.after} /></p></li>`)}</ul>`

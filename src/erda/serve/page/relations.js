@@ -28,8 +28,7 @@ export function Relations() {
       <p class="buttons"><button onClick=${ask("rename")}>Rename</button><button onClick=${ask("describe")}>Describe</button><button onClick=${ask("declare")}>Declare</button>
         ${state.relations.length > 1 && html`<button onClick=${ask("merge")}>Merge</button>`}<button onClick=${ask("forget")}>Forget</button></p>
       <dl class="facts"><div><dt>Types</dt><dd>${typesOf(relation, found)}</dd></div>
-        <div><dt>Threshold</dt><dd>${relation.threshold == null ? "not tuned" : `answers need ${percent(relation.threshold)}`}</dd></div>
-        <div><dt>Direction</dt><dd>${relation.symmetric ? "symmetric: holds both ways" : relation.inverse ? html`the inverse of <${Chip} relation=${relation.inverse} />` : "from head to tail"}</dd></div></dl>
+        <div><dt>Threshold</dt><dd>${relation.threshold == null ? "not tuned" : `answers need ${percent(relation.threshold)}`}</dd></div></dl>
       <${Lessons} title="Examples" rows=${found?.examples ?? []} />
       <${Lessons} title="Counterexamples" rows=${found?.counterexamples ?? []} />
     </section><${Quality} relation=${relation} /></div></div>
@@ -73,10 +72,7 @@ function Action({ kind, relation, onClose, onDone }) {
   const fields = {
     rename: () => html`<label for="value">New name</label><input id="value" name="value" required maxlength="200" autofocus value=${relation.name} />`,
     describe: () => html`<label for="value">Description</label><textarea id="value" name="value" rows="5" maxlength="5000" autofocus>${relation.description}</textarea><${PatternHint} />`,
-    declare: () => html`<p>What is always true of this relation.</p>
-      <label class="check"><input type="checkbox" name="symmetric" checked=${relation.symmetric} /> Symmetric: it holds in both directions, as “spouse”</label>
-      <label for="inverse">Inverse <span class="quiet">says the same the other way round, as “parent” and “child”</span></label><select id="inverse" name="inverse"><option value="">none</option>
-        ${others.map((one) => html`<option value=${one.id} selected=${one.id === relation.inverse}>${one.name}</option>`)}</select>
+    declare: () => html`<p>The types of its entities.</p>
       ${["head", "tail"].map((role) => html`<label for=${`${role}-types`}>Types of the ${role} <span class="quiet">separated by commas; empty: those of the examples</span></label>
         <input id=${`${role}-types`} name=${`${role}_types`} maxlength="1000" placeholder=${role === "head" ? "ORG" : "PERSON"} value=${(relation[`${role}_types`] ?? []).join(", ")} />`)}`,
     merge: () => html`<label for="value">Its examples and patterns move to</label><select id="value" name="value">${others.map((one) => html`<option value=${one.id}>${one.name}</option>`)}</select>`,
@@ -88,5 +84,5 @@ function Action({ kind, relation, onClose, onDone }) {
 
 function declaration(form) {
   const types = (name) => String(form.get(name) ?? "").split(",").map((one) => one.trim()).filter(Boolean);
-  return { symmetric: form.has("symmetric"), inverse: form.get("inverse") || null, head_types: types("head_types"), tail_types: types("tail_types") };
+  return { head_types: types("head_types"), tail_types: types("tail_types") };
 }

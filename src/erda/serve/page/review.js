@@ -1,5 +1,5 @@
-// Review: one suggested pair at a time, the most useful first. The server ranks the pairs, remembers every decision and
-// shares the work between devices; the page keeps the last reply only, and the decisions that Undo takes back.
+// Review: one suggested pair at a time, the most useful first. The server ranks the pairs and remembers every decision;
+// the page keeps the last reply only, and the decisions that Undo takes back.
 import { html, useEffect, useState } from "./vendor/preact-htm.js";
 import { api } from "./api.js";
 import { TEXT } from "./example.js";
@@ -8,14 +8,9 @@ import { attempt, loadRelations, nameOf, say, state, update } from "./state.js";
 import { counted, exampleOfAnswer, parts, percent, tidy } from "./text.js";
 
 const SAVED_AFTER = 2_500; // milliseconds: the server turns judgements into a version after two quiet seconds
-const review = { view: null, isOpen: false, job: null, draft: "", wanted: "", threshold: 0.9, done: [], device: deviceName() };
+const review = { view: null, isOpen: false, job: null, draft: "", wanted: "", threshold: 0.9, done: [] };
 
-function deviceName() {
-  const name = `page-${Math.random().toString(36).slice(2, 12)}`;
-  try { return localStorage.getItem("erda-device") ?? (localStorage.setItem("erda-device", name), name); } catch { return name; }
-}
-
-const asked = () => ({ device: review.device, ...(review.wanted && { relation: review.wanted }) });
+const asked = () => (review.wanted ? { relation: review.wanted } : {});
 
 const MOST_LOOKS = 8; // for a version that is made of judgements that no longer wait
 let [timer, looks] = [0, 0];
@@ -41,7 +36,7 @@ const next = () => attempt(async () => take(await api.review.next(asked())));
 
 const start = (text) => attempt(async () => {
   if (!text.trim()) throw new Error("Paste a text or open a file first.");
-  let found = await api.review.texts(parts(text), review.device);
+  let found = await api.review.texts(parts(text));
   while (found.kind === "review") { // a long text is a job
     if (found.state === "failed") throw new Error(found.failure.message);
     if (found.state === "cancelled") { review.job = null; return; }
@@ -55,7 +50,7 @@ const start = (text) => attempt(async () => {
   await take(found);
 }).finally(() => { review.job = null; update({}); });
 
-/** Send a decision; a pair that another device has decided is replaced by the next one. */
+/** Send a decision; a pair that was decided elsewhere is replaced by the next one. */
 const decide = (action) => !state.busy && attempt(async () => {
   try {
     const view = await action();

@@ -145,21 +145,24 @@ function holding(answer, all) {
 
 // -- changes ------------------------------------------------------------------------------------------------------
 
-async function compareSeen(before, after) {
-  const { changes } = await api.compare(before, after, state.seen);
-  update({ changes: { before, after, rows: changes } });
-}
+/** The answers of the current version to sentences with marks. */
+const answersTo = async (texts) => (texts.length && state.relations.length ? (await api.predict(texts, 1)).answers : []);
 
 /** Run a change, read everything again, and compare both versions on the sentences seen before. */
 export const change = (action) =>
   attempt(async () => {
     const before = state.version;
+    const old = await answersTo(state.seen);
     const done = await action();
     await loadRelations();
     say(done.message ?? `Version ${state.version}.`);
     update({ changes: null });
     if (state.doc) await ask();
-    if (before && state.version !== before && state.seen.length && state.relations.length) await compareSeen(before, state.version);
+    const now = state.version === before ? [] : await answersTo(old.map((one) => one.text));
+    if (now.length) {
+      const rows = now.map((one, place) => ({ text: one.text, before: old[place].relation, after: one.relation }));
+      update({ changes: { before, after: state.version, n: rows.length, rows: rows.filter((one) => one.before !== one.after) } });
+    }
     return done;
   });
 

@@ -1,0 +1,1 @@
+"""Methods, datasets and presets to compare `erda` with. `erda` finds them by the entry points of this package."""

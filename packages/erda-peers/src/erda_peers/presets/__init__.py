@@ -1,0 +1,1 @@
+"""Settings files of comparisons over one encoder: `erda list presets`."""

@@ -1,0 +1,398 @@
+"""Review one's own text: pairs of entities are shown one after another, and a person says whether a relation holds.
+
+`SharedReview` ranks the pairs, shows one until it is decided, and keeps the decisions; a server has one. `Review` is a
+person's session at a terminal (`erda review`) over the same object.
+
+    STORE/reviews/texts.json    the texts under review on a server
+
+A judgement is on disk before the next pair is shown (`ReviewJournal`). Ten judgements, or the end of a review, make one
+version. After a kill, the next review adds what is pending; a judgement that is part of a version already changes
+nothing. A judgement follows its relation when that is renamed or merged, and is kept while the relation is unknown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import RLock
+
+from erda.answers import Progress
+from erda.app.candidates import Candidate, CandidatePool
+from erda.app.entities import NO_ENTITY
+from erda.app.extractor import Extractor
+from erda.app.inputs import check_text
+from erda.app.review_journal import FOLDER, PENDING, TEXTS, Decision, ReviewJournal, Said, vectors_path
+from erda.app.state import Judgement, pair_key, present_id, taught_keys
+from erda.app.store import Store
+from erda.app.texts import TextRow
+from erda.app.version import NOTHING_TAUGHT, Version
+from erda.errors import BusyError, DataError, ErdaError, counted
+from erda.files import file_state, locked, read_sealed, sealed, write_json
+from erda.types import Example
+
+PER_VERSION = 10  # judgements
+RECENT = 20  # judgements whose share of accepted ones is displayed
+WAIT_SECONDS = 2.0  # for another process that reviews
+BUSY = "another review of this extractor is open"
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewProgress:
+    """Counts of a review: those of `n_yes` and `n_no` are judgements of each relation in all reviews of the store."""
+
+    n_judged: int
+    n_left: int  # candidates that are likely enough
+    accepted: float | None  # share of the last 20 proposals that were right; None before the first
+    n_yes: dict[str, int] = field(default_factory=dict)
+    n_no: dict[str, int] = field(default_factory=dict)
+    right: tuple[bool, ...] = ()  # for each proposal that was judged, whether it was right
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewTexts:
+    """`texts.json`."""
+
+    texts: tuple[str, ...]
+    pronouns: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewView:
+    """The pair to show, or the reason why there is none; counts; the confidences of all pairs left."""
+
+    version: int
+    current: Candidate | None
+    reason: str
+    n_texts: int
+    n_waiting: int  # judgements that are not part of a version yet
+    confidences: tuple[float, ...]
+    progress: ReviewProgress
+    unplaced: str = ""  # a line about judgements of unknown relations
+
+
+def judgement_of(version: Version, example: Example, relation: str, *, holds: bool) -> Judgement:
+    """A judgement about a relation of a version, which follows the relation when that is renamed or merged."""
+    return Judgement(replace(example, relation=relation), relation, holds, version.known(relation).identity)
+
+
+class SharedReview:
+    """The review of a store. Threads can share it; every call reads the journal, and a restart loses nothing.
+
+    With a `pool` of pairs, `texts.json` is neither read nor written, and the caller has locked the reviews.
+    """
+
+    def __init__(self, store: Path, pool: CandidatePool | None = None, progress: Progress | None = None) -> None:
+        self._store, self._folder, self._lock = store, store / FOLDER, RLock()
+        self.pool, self._has_texts, self._progress = pool, pool is None, progress
+        self._pool_is_of: object = None  # state of `texts.json`
+        self._ranked: dict[str | None, list[Candidate]] = {}  # by the relation that the review is limited to
+        self._ranked_by = ""  # identity of the version
+        self._candidates: dict[str, Candidate] = {}  # all that were ranked
+        self._shown: tuple[Candidate, str] | None = None  # a pair, and the identity of its relation
+        self._held: tuple[Version, frozenset[str]] | None = None
+
+    def begin(
+        self, version: Version, texts: Sequence[str], *, pronouns: bool = True, progress: Progress | None = None
+    ) -> None:
+        """Review other texts; an empty list ends the review. Decisions about earlier texts are kept."""
+        if not version.state.known:
+            raise DataError(NOTHING_TAUGHT)
+        texts = [text for text in texts if text.strip()]
+        for place, text in enumerate(texts, 1):
+            try:
+                check_text(text, most=None)
+            except DataError as fault:
+                raise DataError(f"text {place}: {fault}") from None
+        given = ReviewTexts(tuple(texts), pronouns)
+        pool = self._read_pool(version, given, progress)
+        pool.ranked(version, progress=progress)
+        with self._open(version):
+            write_json(self._folder / TEXTS, sealed(given))
+            self._use(pool)
+
+    def view(self, version: Version, *, relation: str | None = None) -> ReviewView:
+        """The pair to decide about, and counts."""
+        with self._open(version) as journal:
+            name = version.known(relation).id if relation else None
+            left, current = self._left(version, name, journal), self._current(version, name, journal)
+            return ReviewView(
+                version.number,
+                current,
+                "" if current else self._reason(name, journal),
+                self.pool.n_texts if self.pool else 0,
+                len(journal.pending),
+                tuple(sorted((round(one.confidence, 4) for one in left), reverse=True)),
+                _counts(journal, len(left)),
+                _why_unplaced(version, journal),
+            )
+
+    def judge(
+        self, version: Version, key: str, *, holds: bool | None, instead: str | None = None, relation: str | None = None
+    ) -> bool:
+        """Say whether the proposed relation holds, or another one; None skips. False: the pair was decided before.
+
+        `relation` is the one that the review is limited to.
+        """
+        with self._open(version) as journal:
+            if key in journal.shown:
+                return False
+            one = self._current(version, version.known(relation).id if relation else None, journal)
+            if one is None or one.key != key:
+                raise DataError("This pair is not the one to decide about. Ask for the next pair.")
+            name = version.known(instead).id if instead else one.relation
+            if holds is None:
+                journal.add(Decision(key, one.relation, "skip"))
+            else:
+                said: Said = "no" if not holds else "yes" if name == one.relation else "other"
+                journal.add(Decision(key, name, said), judgement_of(version, one.example, name, holds=holds))
+            return True
+
+    def accept(self, version: Version, *, least: float, relation: str | None = None) -> list[str]:
+        """Accept every pair of at least this confidence; return their keys."""
+        with self._open(version) as journal:
+            left = self._left(version, version.known(relation).id if relation else None, journal)
+            chosen = [one for one in left if round(one.confidence, 4) >= least]
+            journal.add_all(
+                [Decision(one.key, one.relation, "accepted") for one in chosen],
+                [judgement_of(version, one.example, one.relation, holds=True) for one in chosen],
+            )
+            return [one.key for one in chosen]
+
+    def save(self, extractor: Extractor) -> None:
+        """Make one version of the pending judgements; judgements of unknown relations stay pending."""
+        if not (self._folder / PENDING).exists():
+            return
+        with self._open(extractor.version) as journal:
+            waiting = journal.pending
+        if not waiting:
+            return
+        extractor.refresh()
+        names = [present_id(one.relation, one.identity, extractor.version.state.known) for one in waiting]
+        placed = [(one, replace(one, relation=name)) for one, name in zip(waiting, names, strict=True) if name]
+        if placed:
+            extractor.judge_many(now for _, now in placed)
+            with self._open(extractor.version) as journal:
+                added = [before for before, _ in placed]
+                journal.write_pending([one for one in journal.pending if one not in added])
+
+    def undo(self, extractor: Extractor, keys: Sequence[str] = ()) -> list[str]:
+        """Take decisions back, also those in a version, and show the last pair again; without keys, the last one."""
+        with self._open(extractor.version) as journal:
+            waiting = {pair_key(one.example): one.relation for one in journal.pending}
+            decided = waiting | {one.key: one.relation for one in journal.decisions}
+            keys = [key for key in keys if key in decided] if keys else [one.key for one in journal.decisions[-1:]]
+            extractor.take_back_many(_taught(extractor, set(keys) - waiting.keys()))
+            journal.add_all([Decision(key, decided[key], "undo") for key in keys])
+            if waiting.keys() & set(keys):  # last: after a kill the judgement counts, and its pair is shown again
+                journal.write_pending([one for one in journal.pending if pair_key(one.example) not in keys])
+            again = [self._candidates[key] for key in keys if key in self._candidates]
+            for relation, own in self._ranked.items():
+                own[:0] = [one for one in again if relation in (None, one.relation) and one not in own]
+            if again and any(one.id == again[-1].relation for one in extractor.version.state.known):
+                self._show(again[-1], extractor.version)
+            return list(keys)
+
+    # -- parts ---------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _open(self, version: Version) -> Iterator[ReviewJournal]:
+        """Lock the reviews; yield the journal as it is on disk."""
+        if not version.state.known:
+            raise DataError(NOTHING_TAUGHT)
+        head = Store(self._store).head()
+        lock = locked(self._folder, busy=BUSY, error=BusyError, wait=WAIT_SECONDS) if self._has_texts else nullcontext()
+        with self._lock, lock:
+            journal = ReviewJournal(self._folder)
+            if head.identity == version.state.stamp.identity:  # else the judgements may be in a version not loaded yet
+                if self._held is None or self._held[0] is not version:
+                    self._held = version, taught_keys(version.state)
+                journal.drop_undone(self._held[1])
+            yield journal
+
+    def _use(self, pool: CandidatePool | None) -> None:
+        self.pool, self._pool_is_of = pool, file_state(self._folder / TEXTS)
+        self._ranked_by, self._candidates, self._shown = "", {}, None
+
+    def _read_pool(self, version: Version, texts: ReviewTexts, progress: Progress | None = None) -> CandidatePool:
+        rows = [TextRow(text) for text in texts.texts]
+        path = vectors_path(self._store, version.state.stamp.setup.encoder)
+        return CandidatePool(version, rows, pronouns=texts.pronouns, vectors=path, progress=progress)
+
+    def _left(self, version: Version, relation: str | None, journal: ReviewJournal) -> list[Candidate]:
+        """The undecided pairs, most useful first; they are ranked again when a ranking is used up."""
+        path = self._folder / TEXTS
+        if self._has_texts and file_state(path) != self._pool_is_of:  # after a restart, or a purge
+            texts = read_sealed(path, ReviewTexts, remedy=f"Delete {path}.") if path.exists() else None
+            self._use(self._read_pool(version, texts) if texts else None)
+        if self.pool is None:
+            return []
+        if self._ranked_by != version.state.stamp.identity:
+            self._ranked, self._ranked_by = {}, version.state.stamp.identity
+        found, shown = self._ranked.get(relation), journal.shown
+        left = [one for one in found or () if one.key not in shown]
+        if found is None or (found and not left):
+            left = self.pool.ranked(version, relation, without=shown, progress=self._progress)
+            self._ranked[relation] = list(left)
+            self._candidates |= {one.key: one for one in left}
+        return left
+
+    def _current(self, version: Version, relation: str | None, journal: ReviewJournal) -> Candidate | None:
+        """The pair to decide about: the same one, with the same relation, until it is decided."""
+        left = self._left(version, relation, journal)
+        if self._shown and self._shown[0].key not in journal.shown:
+            one, identity = self._shown
+            name = present_id(one.relation, identity, version.state.known)
+            if name and relation in (None, name):
+                return replace(one, relation=name)
+        self._show(next(iter(left), None), version)
+        return self._shown[0] if self._shown else None
+
+    def _show(self, one: Candidate | None, version: Version) -> None:
+        self._shown = (one, version.known(one.relation).identity) if one else None
+
+    def _reason(self, relation: str | None, journal: ReviewJournal) -> str:
+        """The reason why no pair is shown."""
+        pool = self.pool
+        if pool is None or not pool.n_texts:
+            return "No text is under review. Choose one first." if self._has_texts else "The text is empty."
+        if not pool.n_entities:
+            return f"{NO_ENTITY} {pool.hint}".strip()
+        if not pool.n_pairs:
+            return f"No sentence of the text has two entities. {pool.hint}".strip()
+        if journal.shown:
+            return "Every likely pair of the text was shown. Review another text, or teach more examples."
+        named = f"'{relation}'" if relation else "a known relation"
+        return f"No pair of entities is likely to have {named}. Teach more examples, or review another text."
+
+
+def _counts(journal: ReviewJournal, n_left: int) -> ReviewProgress:
+    rows = [one for one in journal.decisions if one.said != "skip"]
+    right = tuple(one.said == "yes" for one in rows if one.said != "accepted")
+    yes = Counter(one.relation for one in rows if one.said != "no")
+    no = Counter(one.relation for one in rows if one.said == "no")
+    share = sum(right[-RECENT:]) / len(right[-RECENT:]) if right else None
+    return ReviewProgress(len(rows), n_left, share, dict(yes), dict(no), right)
+
+
+def _why_unplaced(version: Version, journal: ReviewJournal) -> str:
+    """A line about pending judgements of unknown relations; empty if there is none."""
+    known = version.state.known
+    rows = [one for one in journal.pending if present_id(one.relation, one.identity, known) is None]
+    names = ", ".join(f"'{name}'" for name in dict.fromkeys(one.relation for one in rows))
+    kept = f"{counted(len(rows), 'judgement')} of {names} kept, but the relation is unknown. Teach it to add them."
+    return kept if rows else ""
+
+
+def _taught(extractor: Extractor, keys: set[str]) -> list[Example]:
+    """An example or counterexample of each of these pairs."""
+    lessons = [one for known in extractor.version.state.known for one in (*known.lessons, *known.counterexamples)]
+    found = {pair_key(one.example): one.example for one in lessons}
+    return [example for key, example in found.items() if key in keys]
+
+
+class Review:
+    """A person's review of some texts: `current` is the pair to decide about; None if there is none left."""
+
+    def __init__(self, extractor: Extractor, shared: SharedReview, relation: str | None = None) -> None:
+        self.extractor, self.pool, self._shared = extractor, shared.pool, shared
+        self._only = self.version.known(relation) if relation else None
+        self._done = list[str]()  # keys of the decisions so far
+        self.save()
+        self._view = self._next()
+
+    @property
+    def version(self) -> Version:
+        """The version that proposes."""
+        return self.extractor.version
+
+    @property
+    def relation(self) -> str | None:
+        """The relation that the review is limited to, by its present name."""
+        if self._only is None:
+            return None
+        found = present_id(self._only.id, self._only.identity, self.version.state.known)
+        return self.version.known(found or self._only.id).id
+
+    @property
+    def current(self) -> Candidate | None:
+        """The pair to decide about."""
+        return self._view.current
+
+    def judge(self, *, holds: bool, relation: str | None = None) -> None:
+        """Say whether the proposed relation holds, or that another relation does."""
+        self._decide(holds, relation)
+
+    def skip(self) -> None:
+        """Decide nothing about the current pair, and do not show it again."""
+        self._decide(None)
+
+    def _decide(self, holds: bool | None, instead: str | None = None) -> None:
+        if self.current is None:
+            raise DataError(self.why_nothing)
+        key = self.current.key
+        self._shared.judge(self.version, key, holds=holds, instead=instead, relation=self.relation)
+        self._done.append(key)
+        self._view = self._next()
+        if self._view.n_waiting >= PER_VERSION or (self._view.n_waiting and self.current is None):
+            self.save()
+            self._view = self._next()
+
+    def undo(self) -> bool:
+        """Take the last decision of this session back and show its pair again; return whether there was one."""
+        if not self._done:
+            return False
+        self._shared.undo(self.extractor, self._done[-1:])
+        self._done.pop()
+        self._view = self._next()
+        return True
+
+    def save(self) -> None:
+        """Make one version of all pending judgements; judgements of unknown relations stay pending."""
+        self._shared.save(self.extractor)
+
+    def _next(self) -> ReviewView:
+        return self._shared.view(self.version, relation=self.relation)
+
+    @property
+    def progress(self) -> ReviewProgress:
+        """Counts so far."""
+        return self._view.progress
+
+    @property
+    def why_nothing(self) -> str:
+        """The reason why there is no current pair."""
+        return self._view.reason
+
+    @property
+    def why_unplaced(self) -> str:
+        """A line about judgements that cannot become part of a version; empty if there is none."""
+        return self._view.unplaced
+
+
+@contextmanager
+def open_review(
+    extractor: Extractor,
+    texts: Iterable[TextRow],
+    *,
+    relation: str | None = None,
+    pronouns: bool = True,
+    progress: Progress | None = None,
+) -> Iterator[Review]:
+    """Open a review of some texts, and keep other reviews of the store out; at the end its judgements are a version."""
+    if not extractor.version.state.known:
+        raise DataError(NOTHING_TAUGHT)
+    folder = extractor.folder / FOLDER
+    path = vectors_path(extractor.folder, extractor.version.state.stamp.setup.encoder)
+    with locked(folder, busy=BUSY, wait=0):
+        extractor.refresh()
+        ReviewJournal(folder)  # a damaged or foreign one is rejected before the pairs are embedded
+        pool = CandidatePool(extractor.version, texts, pronouns=pronouns, vectors=path, progress=progress)
+        review = Review(extractor, SharedReview(extractor.folder, pool, progress), relation)
+        try:
+            yield review
+        finally:
+            with suppress(ErdaError):  # the judgements stay pending
+                review.save()

@@ -1,0 +1,382 @@
+"""Read a teaching, and change what was taught: add, take back, rename, describe, declare, merge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from erda.answers import Moved, Taught
+from erda.app.inputs import (
+    ExampleInput,
+    check_bool,
+    example_of,
+    find_relation,
+    known_relation,
+    refuse_single,
+    relation_of,
+    says_it_holds,
+)
+from erda.app.state import Judgement, Lesson, Setup, State, TaughtRelation
+from erda.errors import DataError, counted, join_faults
+from erda.methods import find_method
+from erda.text.descriptions import patterns_of
+from erda.types import NO_RELATION, Example, Relation, Task, pair_in_sentence
+
+Teachable = str | Relation | Task | Mapping[Any, Iterable[ExampleInput]] | Iterable[ExampleInput]
+
+
+@dataclass(frozen=True, slots=True)
+class Teaching:
+    """Relations with their examples and counterexamples, and sentences without a relation."""
+
+    relations: tuple[Relation, ...] = ()
+    examples: tuple[Example, ...] = ()
+    counterexamples: tuple[Example, ...] = ()
+    unrelated: tuple[Example, ...] = ()
+
+
+class _Reader:
+    """Collects the content of a teaching and all its faults."""
+
+    def __init__(self, known: Sequence[Relation]) -> None:
+        self.known, self.faults = {one.id: one for one in known}, list[str]()
+        self.relations: dict[str, Relation] = {}
+        self.found: tuple[list[Example], ...] = ([], [], [])  # examples, counterexamples, unrelated
+        self._ids: dict[str, str] = {}  # name in an example -> id
+
+    def name(self, given: str | Relation, description: str = "") -> Relation:
+        """Find or make a relation, which belongs to this teaching."""
+        relation = relation_of(given, description, (self.known | self.relations).values())
+        return self.relations.setdefault(relation.id, relation)
+
+    def of_one(
+        self, given: str | Relation, some: Iterable[ExampleInput], description: str = "", *, hold: bool = True
+    ) -> None:
+        """Read examples of one relation, or counterexamples if it does not `hold`; a row can say so itself."""
+        if given == NO_RELATION:
+            self._add(some, lambda example: None, f"{NO_RELATION}: ", hold=hold)
+        else:
+            relation = self.name(given, description).id
+            self._add(some, lambda example: relation, f"{relation}: ", hold=hold)
+
+    def of_many(self, some: Iterable[ExampleInput], *, hold: bool = True) -> None:
+        """Read examples that name their relations."""
+        self._add(some, self._named, "", hold=hold)
+
+    def _named(self, example: Example) -> str | None:
+        if example.relation is None:
+            raise DataError("it names no relation; give one: teach(relation, examples).")
+        if example.relation == NO_RELATION:
+            return None
+        if example.relation not in self._ids:
+            self._ids[example.relation] = self.name(example.relation).id
+        return self._ids[example.relation]
+
+    def _add(
+        self, some: Iterable[ExampleInput], relation: Callable[[Example], str | None], where: str, *, hold: bool = True
+    ) -> None:
+        refuse_single(some)
+        for place, given in enumerate(some, 1):
+            try:
+                example = example_of(given)
+                owner = relation(example)
+                is_counterexample = not (hold and says_it_holds(given))
+                if owner is None and is_counterexample:
+                    raise DataError("a counterexample must name the relation that does not hold.")
+                self.found[2 if owner is None else int(is_counterexample)].append(replace(example, relation=owner))
+            except DataError as fault:
+                self.faults.append(f"{where}example {place}: {fault}")
+
+
+def listed(given: Any) -> Any:
+    """Copy iterators, also those in a mapping, into lists, so that `read_teaching` can read them twice."""
+    if isinstance(given, Mapping):
+        return {name: listed(some) for name, some in given.items()}
+    return list(given) if isinstance(given, Iterator) else given
+
+
+def read_teaching(
+    what: Teachable,
+    known: Sequence[Relation],
+    *,
+    examples: Iterable[ExampleInput] = (),
+    counterexamples: Iterable[ExampleInput] = (),
+    unrelated: Iterable[ExampleInput] = (),
+    description: str = "",
+) -> Teaching:
+    """Read the arguments of `teach` and `teach_many`; report every fault at once."""
+    reader = _Reader(known)
+    if isinstance(what, str | Relation) or not isinstance(what, Task | Iterable):
+        reader.of_one(what, examples, description)
+        reader.of_one(what, counterexamples, hold=False)
+    else:
+        if isinstance(what, Mapping):
+            for name, some in what.items():
+                reader.of_one(name, some)
+        elif isinstance(what, Task):
+            for relation in what.relations:
+                reader.name(relation)
+            reader.of_many(what.examples)
+        else:
+            reader.of_many(what)
+        reader.of_many(counterexamples, hold=False)
+    reader.of_one(NO_RELATION, unrelated)
+    if reader.faults:
+        raise DataError(join_faults(reader.faults))
+    if not reader.relations and not any(reader.found):
+        raise DataError("nothing to teach: no relation was given.")
+    return Teaching(tuple(reader.relations.values()), *map(tuple, reader.found))
+
+
+def judged(judgements: Iterable[Judgement], known: Sequence[Relation]) -> tuple[Teaching, str]:
+    """Read judgements as a teaching of examples and counterexamples; also return its line of the history."""
+    own = [(one, known_relation(one.relation, known)) for one in judgements]
+    for one, _ in own:
+        check_bool(one.holds, "holds")
+    examples, against = (
+        tuple(replace(example_of(one.example), relation=relation.id) for one, relation in own if one.holds is holds)
+        for holds in (True, False)
+    )
+    said = f"judged {counted(len(own), 'sentence')}: {len(examples)} right, {len(against)} wrong"
+    if len(own) == 1:
+        said = f"judged that {own[0][1].id} {'holds' if examples else 'does not hold'}"
+    relations = tuple({relation.id: relation for _, relation in own}.values())
+    return Teaching(relations, examples=examples, counterexamples=against), said
+
+
+# -- changes of what was taught ----------------------------------------------------------------------------------------
+
+
+class _Growing:
+    """The lessons of an extractor while a teaching is added to them; the latest statement about a pair counts."""
+
+    def __init__(self, state: State) -> None:
+        self.lessons = {one.id: list(one.lessons) for one in state.known}
+        self.counterexamples = {one.id: list(one.counterexamples) for one in state.known}
+        self.unrelated = list(state.unrelated)
+        self.taught = {_pair(one): (name, one) for name, own in self.lessons.items() for one in own}
+        self.denied = {(name, _pair(one)): one for name, own in self.counterexamples.items() for one in own}
+        self.apart = {_pair(one): one for one in state.unrelated}
+        self.teaching, self.n_lessons = state.stamp.n_teachings, state.stamp.n_lessons
+        self.duplicates, self.moved = list[Example](), list[Moved]()
+
+    def example(self, example: Example, *, as_it_stands: bool) -> None:
+        """Add an example to its relation; remove the pair from other relations and from its counterexamples."""
+        name, pair = str(example.relation), pair_in_sentence(example)
+        if not as_it_stands:
+            if pair in self.taught and self.taught[pair][0] == name:
+                self.duplicates.append(example)
+                return
+            self._untaught(example, name)
+            if denied := self.denied.pop((name, pair), None):
+                self.counterexamples[name].remove(denied)
+                self.moved.append(Moved(example, counterexamples_of(name), name))
+            if apart := self.apart.pop(pair, None):
+                self.unrelated.remove(apart)
+                self.moved.append(Moved(example, NO_RELATION, name))
+        lesson = self._lesson(example)
+        self.taught[pair] = name, lesson
+        self.lessons.setdefault(name, []).append(lesson)
+
+    def counterexample(self, example: Example) -> None:
+        """Add a counterexample to its relation; the pair can be an example of another relation."""
+        name, pair = str(example.relation), pair_in_sentence(example)
+        if (name, pair) in self.denied:
+            self.duplicates.append(example)
+            return
+        if pair in self.taught and self.taught[pair][0] == name:
+            self._untaught(example, counterexamples_of(name))
+        self.denied[name, pair] = self._lesson(example)
+        self.counterexamples.setdefault(name, []).append(self.denied[name, pair])
+
+    def none(self, example: Example) -> None:
+        """Add a sentence in which no relation holds."""
+        pair = pair_in_sentence(example)
+        if pair in self.apart:
+            self.duplicates.append(example)
+            return
+        self._untaught(example, NO_RELATION)
+        self.apart[pair] = self._lesson(example)
+        self.unrelated.append(self.apart[pair])
+
+    def _untaught(self, example: Example, after: str) -> None:
+        if pair := self.taught.pop(pair_in_sentence(example), None):
+            before, lesson = pair
+            self.lessons[before].remove(lesson)
+            self.moved.append(Moved(example, before, after))
+
+    def _lesson(self, example: Example) -> Lesson:
+        self.n_lessons += 1
+        return Lesson(self.n_lessons - 1, self.teaching, example)
+
+
+def added(state: State, new: Teaching, said: str, *, as_it_stands: bool = False) -> tuple[State, Taught]:
+    """Add a teaching, and report it. Known examples are skipped; an example of another relation moves.
+
+    `as_it_stands`: keep every example, duplicates included. `said` is the line of the history.
+    """
+    growing, teaching, by_name = _Growing(state), state.stamp.n_teachings, reads_names(state.stamp.setup)
+    numbers = [growing.n_lessons]
+    for one in new.examples:
+        growing.example(one, as_it_stands=as_it_stands)
+    numbers.append(growing.n_lessons)
+    for one in new.counterexamples:
+        growing.counterexample(one)
+    numbers.append(growing.n_lessons)
+    for one in new.unrelated:
+        growing.none(one)
+    numbers.append(growing.n_lessons)
+    old = {one.id: one for one in state.known}
+    texts = {one.id: one.relation for one in state.known} | {one.id: one for one in new.relations}
+    denied = {str(one.relation) for one in new.counterexamples}
+    after, forgotten = list[TaughtRelation](), list[str]()
+    for name, relation in texts.items():
+        own, was = tuple(growing.lessons.get(name, ())), old.get(name)
+        if not own and not by_name:
+            if was is None and name not in growing.lessons:
+                raise DataError(f"relation '{name}' has no example; this method learns from examples only.")
+            if name in denied:
+                raise DataError(f"This is the only example of '{name}'; forget('{name}') drops the relation.")
+            forgotten.append(name)
+            continue
+        stays = was is not None and (by_name or own[0].teaching < teaching)
+        after.append(
+            replace(
+                was or TaughtRelation(relation, teaching),
+                relation=relation,
+                since=was.since if was and stays else teaching,
+                origin="" if was is None else was.origin if stays else was.identity,
+                lessons=own,
+                counterexamples=tuple(growing.counterexamples.get(name, ())),
+            )
+        )
+    patterns = {one.id: patterns_of(one.relation.description) for one in state.known}
+    n_examples, n_counterexamples, n_unrelated = (last - first for first, last in pairwise(numbers))
+    report = Taught(
+        state.stamp.number,
+        tuple(one.id for one in after if one.id not in old),
+        n_examples,
+        tuple(growing.duplicates),
+        tuple(growing.moved),
+        tuple(forgotten),
+        tuple(one.id for one in after if one.id in old and one.relation != old[one.id].relation),
+        n_counterexamples,
+        n_unrelated,
+        sum(line not in patterns.get(one.id, ()) for one in after for line in patterns_of(one.relation.description)),
+    )
+    if not any((report.new, report.moved, n_examples, n_counterexamples, n_unrelated)):
+        said = f"described {', '.join(report.described)}"
+    done = state.changed(said, known=tuple(after), unrelated=tuple(growing.unrelated))
+    return replace(done, stamp=replace(done.stamp, n_teachings=teaching + 1, n_lessons=growing.n_lessons)), report
+
+
+def reads_names(setup: Setup) -> bool:
+    """Whether the method can learn a relation from its name alone."""
+    return find_method(setup.method).reads_names and bool(setup.settings.get("name_weight", True))
+
+
+def counterexamples_of(relation: str) -> str:
+    """The place of a relation's counterexamples, in reports."""
+    return f"counterexamples of {relation}"
+
+
+def _pair(lesson: Lesson) -> tuple[object, ...]:
+    return pair_in_sentence(lesson.example)
+
+
+def taken_back(state: State, chosen: Sequence[int | ExampleInput]) -> State:
+    """Remove examples, counterexamples or unrelated sentences, selected by their numbers or content."""
+    by_name, places, known, unrelated = reads_names(state.stamp.setup), list[str](), state.known, state.unrelated
+    for which in chosen:
+        key, n_places = None if isinstance(which, int) else pair_in_sentence(example_of(which)), len(places)
+
+        def stays(lesson: Lesson, which: object = which, key: object = key) -> bool:
+            return lesson.number != which if key is None else _pair(lesson) != key
+
+        after = list[TaughtRelation]()
+        for one in known:
+            lessons, against = tuple(filter(stays, one.lessons)), tuple(filter(stays, one.counterexamples))
+            if one.lessons and not lessons and not by_name:
+                raise DataError(f"This is the only example of '{one.id}'; forget('{one.id}') drops the relation.")
+            places += [one.id] if lessons != one.lessons else []
+            places += [counterexamples_of(one.id)] if against != one.counterexamples else []
+            after.append(replace(one, lessons=lessons, counterexamples=against))
+        rest = tuple(filter(stays, unrelated))
+        places += [NO_RELATION] if len(rest) < len(unrelated) else []
+        if len(places) == n_places:
+            raise DataError("No such example was taught; examples(relation) lists them with their numbers.")
+        known, unrelated = tuple(after), rest
+    n = "an example" if len(chosen) == 1 else f"{len(chosen)} examples"
+    return state.changed(f"took back {n} of {', '.join(dict.fromkeys(places))}", known=known, unrelated=unrelated)
+
+
+def renamed(state: State, relation: str, new_name: str | Relation) -> State:
+    """Give a relation another id and name."""
+    old = known_relation(relation, state.relations)
+    own = new_name.description if isinstance(new_name, Relation) else ""
+    new = relation_of(new_name, own or old.description)
+    if new == old:
+        raise DataError(f"The relation is called '{old.id}' already.")
+    if taken := find_relation(new.id, (one for one in state.relations if one is not old)):
+        raise DataError(f"'{taken.id}' exists already; to combine them, merge '{old.id}' into '{taken.id}'.")
+    known = (
+        replace(_as_relation(one, new), origin=one.identity) if one.relation is old else one for one in state.known
+    )
+    thresholds = state.thresholds and state.thresholds.renamed(old.id, new.id)
+    return state.changed(f"renamed {old.id} to {new.id}", known=tuple(known), thresholds=thresholds)
+
+
+def redescribed(state: State, relation: str, description: str) -> State:
+    """Give a relation another description; an empty text removes it."""
+    if not isinstance(description, str):
+        raise DataError(f"description: expected a text, got {description!r:.80}.")
+    old = known_relation(relation, state.relations)
+    new = relation_of(Relation(old.id, old.name, description))
+    known = tuple(replace(one, relation=new) if one.relation is old else one for one in state.known)
+    done = "described" if description.strip() else "removed the description of"
+    return state.changed(f"{done} {old.id}", known=known)
+
+
+def declared(state: State, relation: str, **types: Any) -> State:
+    """Give a relation other entity types."""
+    found = known_relation(relation, state.relations)
+    known = tuple(replace(one, **types) if one.relation is found else one for one in state.known)
+    return state.changed(f"declared {found.id}", known=known)
+
+
+def combined(state: State, relation: str, into: str) -> State:
+    """Move all examples and patterns of one relation into another, and drop the first."""
+    source, target = (known_relation(one, state.relations).id for one in (relation, into))
+    if source == target:
+        raise DataError(f"'{source}' cannot be merged into itself; name two relations.")
+    by_id = {one.id: one for one in state.known}
+    lines = [by_id[target].relation.description, *patterns_of(by_id[source].relation.description)]
+    text = relation_of(replace(by_id[target].relation, description="\n".join(lines)))
+    goal, moved = _as_relation(by_id[target], text), _as_relation(by_id[source], text)
+    lessons = _in_order(*goal.lessons, *moved.lessons)
+    held = {_pair(one) for one in lessons}
+    against = {_pair(one): one for one in (*moved.counterexamples, *goal.counterexamples) if _pair(one) not in held}
+    both = replace(
+        goal,
+        since=min(goal.since, moved.since),
+        lessons=lessons,
+        counterexamples=_in_order(*against.values()),
+        origin=goal.identity,
+        merged=(*goal.merged, by_id[source].identity, *moved.merged),
+    )
+    known = tuple(both if one.id == target else one for one in state.known if one.id != source)
+    return state.changed(f"merged {source} into {target}", known=known)
+
+
+def _in_order(*lessons: Lesson) -> tuple[Lesson, ...]:
+    return tuple(sorted(lessons, key=lambda lesson: lesson.number))
+
+
+def _as_relation(known: TaughtRelation, relation: Relation) -> TaughtRelation:
+    def owned(lessons: Iterable[Lesson]) -> tuple[Lesson, ...]:
+        return tuple(replace(one, example=replace(one.example, relation=relation.id)) for one in lessons)
+
+    own, against = owned(known.lessons), owned(known.counterexamples)
+    return replace(known, relation=relation, lessons=own, counterexamples=against)

@@ -1,0 +1,316 @@
+"""`erda predict | extract | evaluate | tune`: ask an extractor, measure its answers and fit their thresholds."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from erda.cli.checking import Commands, add_command, below_one, named_path, refuse
+from erda.cli.printing import print_columns, print_line
+from erda.cli.store_options import (
+    STANDARD_INPUT,
+    add_columns,
+    add_overwrite,
+    add_rows,
+    add_store,
+    input_file,
+    open_store,
+    progress_bar,
+    say_what_is_known,
+)
+from erda.errors import SettingsError, counted
+
+if TYPE_CHECKING:
+    from erda.app.answer_files import AnswerCounts, FileQuestions, PlainRow
+    from erda.app.extractor import Extractor
+
+PREDICT = """\
+A row that cannot be read gets an 'error' instead of an answer. The command lists all such rows at the end and exits
+with status 2. With --out, Ctrl-C keeps the rows so far.
+
+examples:
+  erda predict "[[SpaceX]] was founded in 2002 by {{Elon Musk}}."
+  erda predict my-questions.jsonl --out answers.csv
+"""
+EXTRACT = """\
+Each line is a text. A line of a .jsonl file is an object with 'text' and optionally 'id' and 'entities' (character
+span, type); a .csv or .xlsx file has a column 'text'. Entities come from the row, or from --entity or --names. Without
+them, the tagger of 'erda data get entities' finds entities. Without that tagger, entities are runs of capitalised words
+and the names in taught examples. The last line of the output names the tagger. Pronouns count as entities too;
+'head_resolved' and 'tail_resolved' are the names they stand for, where that is certain. If a sentence has several
+answers about the same two entities, the most confident one is kept. In a table, a pair with several relations has one
+row for each. Answers contain id, line, text and the character offsets of both entities. A line that cannot be read gets
+an 'error'. With --out, Ctrl-C keeps the rows so far.
+
+examples:
+  erda extract news.txt --entity SpaceX --entity "Elon Musk"
+  erda extract news.txt --names my-names.txt --out found.csv
+"""
+EVALUATE = """\
+A .jsonl file of texts with 'entities' and 'relations' (docs/teaching.md) evaluates `erda extract`: precision, recall
+and F1 of the triples. Any other file evaluates `erda predict`.
+
+examples:
+  erda evaluate my-tests.jsonl
+  erda evaluate annotated.jsonl --find-entities
+"""
+TUNE = """\
+An answer must reach a confidence threshold. The thresholds are fitted on labelled rows: rows of relations, rows of
+no_relation, and rows with "holds": false. There is one overall threshold, and one for each relation with at least 20
+rows. Rows that were taught do not count. Precision and recall are cross-validated. Marked pairs tune `erda predict`; a
+.jsonl file of texts with 'entities' and 'relations' tunes `erda extract` (docs/teaching.md). Later teaching keeps the
+thresholds. `erda versions --undo` or --clear drops them.
+
+examples:
+  erda tune labelled.jsonl --precision 0.9
+  erda tune --clear
+"""
+MOST_CONFUSIONS = 10
+
+
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the commands to the parser."""
+    about = "Predict the relation between the two marked entities of each sentence, or that there is none."
+    predict = add_command(commands, "predict", about, PREDICT, brief="predict the relation in sentences")
+    _add_input(predict, "file in any format of docs/data.md, or a sentence with marks (default: -, standard input)")
+    add_rows(predict, labelled=False)
+    predict.add_argument("--top", type=int, default=5, metavar="N", help="relations to rank in JSONL (default: 5)")
+    _add_min_confidence(predict)
+    add_store(predict)
+    predict.set_defaults(handler=run_predict)
+
+    about = "Extract relations from plain text, for every pair of entities in a sentence."
+    extract = add_command(commands, "extract", about, EXTRACT, brief="extract relations from plain text")
+    _add_input(extract, "text file, read line by line, or a sentence (default: -, standard input)")
+    extract.add_argument("--entity", action="append", metavar="NAME", help="an entity of the text (may be repeated)")
+    extract.add_argument("--names", type=Path, metavar="FILE", help="entity names, one per line, or NAME, a tab and ID")
+    pairs = "both directions of a pair if both are likely enough, or all pairs, including those without a relation"
+    kinds = ("likelier", "both", "all")
+    extract.add_argument("--pairs", choices=kinds, default="likelier", help=f"{pairs} (default: likelier)")
+    extract.add_argument("--no-pronouns", dest="pronouns", action="store_false", help="ignore pronouns (he, her, ...)")
+    add_columns(extract, "text=sentence,id=number")
+    _add_min_confidence(extract)
+    add_store(extract)
+    extract.set_defaults(handler=run_extract)
+
+    about = "Compare answers with the truth: accuracy, scores of each relation, most frequent confusions."
+    evaluate = add_command(commands, "evaluate", about, EVALUATE, brief="evaluate an extractor on labelled examples")
+    evaluate.add_argument("file", type=named_path, metavar="FILE", help="labelled rows in any format of docs/data.md")
+    add_rows(evaluate)
+    evaluate.add_argument("--find-entities", action="store_true", help="in annotated texts, ignore the given entities")
+    _add_min_confidence(evaluate)
+    add_store(evaluate)
+    evaluate.set_defaults(handler=run_evaluate)
+
+    about = "Fit confidence thresholds on labelled rows, so that a given share of the answers is right."
+    tune = add_command(commands, "tune", about, TUNE, brief="fit thresholds for a precision")
+    tune.add_argument("file", type=named_path, metavar="FILE", nargs="?", help="labelled rows, as for `erda evaluate`")
+    tune.add_argument("--precision", type=float, default=0.9, metavar="P", help="share of right answers (default: 0.9)")
+    add_rows(tune)
+    tune.add_argument("--clear", action="store_true", help="drop the thresholds")
+    add_store(tune)
+    tune.set_defaults(handler=run_tune)
+
+
+def _add_input(parser: argparse.ArgumentParser, about: str) -> None:
+    parser.add_argument("file", metavar="FILE", nargs="?", default=STANDARD_INPUT, help=about)
+    out = ".jsonl, .csv or .parquet file (default: print JSONL, or readable lines on a terminal)"
+    parser.add_argument("--out", type=Path, metavar="OUT", help=out)
+    add_overwrite(parser)
+
+
+def _add_min_confidence(parser: argparse.ArgumentParser) -> None:
+    about = "minimum confidence of an answer, 0 to 1 (default: that of erda tune, else of docs/open-text.md)"
+    parser.add_argument("--min-confidence", type=float, metavar="X", help=about)
+
+
+def run_predict(options: argparse.Namespace) -> None:
+    """Answer a file; print or write the answers."""
+    from erda.app.answer_files import ask_rows
+
+    refuse(below_one(options, "top"))
+    version = open_store(options).version
+    with input_file(options.file) as path:
+        asking = ask_rows(
+            version,
+            path,
+            format=options.format,
+            columns=options.columns,
+            top=options.top,
+            min_confidence=options.min_confidence,
+        )
+        _answer(asking, options)
+
+
+def run_extract(options: argparse.Namespace) -> None:
+    """Extract from a text; print or write the answers."""
+    from erda.app.answer_files import ask_text
+    from erda.app.entities import GIVEN, NAMES, find_tagger
+    from erda.text.names import read_names
+
+    if options.names and options.entity:
+        raise SettingsError("Give --entity or --names, not both.")
+    names = read_names(options.names) if options.names else dict.fromkeys(options.entity or ())
+    version = open_store(options).version
+    with input_file(options.file, plain=True) as path:
+        asking = ask_text(
+            version,
+            path,
+            names,
+            pairs=options.pairs,
+            pronouns=options.pronouns,
+            min_confidence=options.min_confidence,
+            columns=options.columns,
+        )
+        answered = _answer(asking, options)
+    if not answered.n_rows:
+        nothing = "No relation was found; --pairs all shows the pairs."
+        if options.pairs == "all" or not answered.n_entities:
+            nothing = "No line has two entities." if answered.n_entities else "No entity was found in the text."
+        remedy = "" if answered.taggers <= {NAMES, GIVEN} else " Entities can be named: --entity NAME, or --names FILE."
+        print_line(nothing + remedy, file=sys.stderr)
+    finder = find_tagger()
+    if finder.name in answered.taggers:
+        print_line(finder.hint or f"Entities were found by {finder.name}.", file=sys.stderr)
+
+
+def _answer(asking: FileQuestions, options: argparse.Namespace) -> AnswerCounts:
+    """Show the answers or write them into a file."""
+    from erda.app.answer_files import count_lines, show_answers, write_answers
+
+    names = getattr(options, "names", None)
+    inputs = [*([names] if names else []), *([0] if options.file == STANDARD_INPUT else [])]  # 0: standard input
+
+    if options.out is None:
+        answered = show_answers(asking, _show)
+    else:
+        total = count_lines(asking.path)
+        with progress_bar("answering") as progress:
+            answered = write_answers(
+                asking,
+                options.out,
+                inputs=inputs,
+                overwrite=options.overwrite,
+                tick=lambda line: progress(line, max(line, total)),
+            )
+        if answered.is_stopped:
+            rows = counted(answered.n_rows, "row")
+            options.kept = f"{options.out} holds the first {rows}." if answered.n_rows else "No row was answered."
+            raise KeyboardInterrupt
+        print_line(f"{options.out}: {counted(answered.n_rows, 'row')}")
+    answered.faults.raise_if_any()
+    return answered
+
+
+def _show(row: PlainRow) -> None:
+    """Print a row as JSON, or as a readable line on a terminal."""
+    from erda.app.answer_files import by_relation
+
+    if not sys.stdout.isatty():
+        print_line(json.dumps(row))
+    elif "error" not in row:  # errors are listed at the end
+        for one in by_relation(row):
+            answer = one["relation"] or f"none (nearest: {one['ranked'][0]['relation']})"
+            stands_for = "".join(
+                f" ({one[role]} = {name})" for role in ("head", "tail") if (name := one.get(f"{role}_resolved"))
+            )
+            print_line(f"{one['confidence']:5.2f}  {answer}  {one.get('sentence', one['text'])}{stands_for}")
+
+
+def run_evaluate(options: argparse.Namespace) -> None:
+    """Print the evaluation of a file, or the answers that differ between two versions."""
+    from erda.app.evaluation import read_labelled
+    from erda.app.texts import is_annotated
+
+    extractor = open_store(options)
+    if is_annotated(options.file):
+        _evaluate_texts(extractor, options)
+        return
+    if options.find_entities:
+        raise SettingsError("--find-entities: only annotated texts have entities to find (docs/teaching.md).")
+    examples = read_labelled(
+        options.file, format=options.format, no_relation=options.no_relation, columns=options.columns
+    )
+    with progress_bar("answering") as progress:
+        found = extractor.evaluate(examples, min_confidence=options.min_confidence, progress=progress)
+    asked = counted(found.n, "question")
+    print_line(f"{100 * found.accuracy:.1f} % of {asked} answered correctly, counting 'none' as an answer.")
+    if found.accuracy_of_known is None and not found.untaught:
+        print_line("No row names a relation, so 'none' is always correct.")
+    if found.accuracy_of_known is not None:
+        print_line(f"{100 * found.accuracy_of_known:.1f} % on questions about taught relations, with 'none' excluded.")
+    if found.n_taught:
+        print_line(f"{found.n_taught} of the questions were taught, so these figures are too high for new sentences.")
+    rows: list[tuple[object, ...]] = [("relation", "questions", "recall", "precision")]
+    for name, score in found.relations.items():
+        rows.append((name, score.n, _percent(score.recall), _percent(score.precision)))
+    print_line()
+    print_columns("<>>>", rows)
+    wrong = sorted((-n, str(a or "none"), str(b or "none")) for (a, b), n in found.confusion.items() if a != b)
+    if wrong:
+        print_line()
+        print_line("most frequent confusions:")
+    for n, truth, answer in wrong[:MOST_CONFUSIONS]:
+        print_line(f"{-n:5d}  {truth} answered as {answer}")
+    if found.untaught:
+        print_line()
+        print_line(f"Never taught, so 'none' is correct: {', '.join(found.untaught)}")
+
+
+def _evaluate_texts(extractor: Extractor, options: argparse.Namespace) -> None:
+    """Print precision, recall and F1 of the triples of annotated texts."""
+    with progress_bar("extracting") as progress:
+        asked = {"find_entities": options.find_entities, "min_confidence": options.min_confidence}
+        found = extractor.evaluate_extraction(options.file, progress=progress, **asked)
+    rows: list[tuple[object, ...]] = [("relation", "triples", "precision", "recall", "F1")]
+    for name, score in [*found.relations.items(), ("all", found.overall)]:
+        rows.append((name, score.n, *map(_percent, (score.precision, score.recall, score.f1))))
+    print_columns("<>>>>", rows)
+    print_line(f"In percent, over {counted(found.n_texts, 'text')}.")
+    if found.untaught:
+        print_line(f"Never taught, not counted: {', '.join(found.untaught)}")
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}"
+
+
+def run_tune(options: argparse.Namespace) -> None:
+    """Fit thresholds and print what to expect of them, or drop them."""
+    from erda.answers import TunedRelation
+    from erda.app.texts import is_annotated
+    from erda.data.own_data import read_examples
+
+    if options.clear == (options.file is not None):
+        raise SettingsError("Give a FILE of labelled rows, or --clear.")
+    extractor = open_store(options)
+    if options.clear:
+        extractor.clear_thresholds()
+        say_what_is_known(options)
+        return
+    with progress_bar("answering") as progress:
+        labelled = options.file
+        if not is_annotated(labelled):
+            labelled = read_examples(labelled, options.format, options.no_relation, columns=options.columns)
+        found = extractor.tune(
+            labelled, precision=options.precision, no_relation=options.no_relation, progress=progress
+        )
+    overall = TunedRelation(found.threshold, False, found.expected)
+    rows: list[tuple[object, ...]] = [("relation", "threshold", "rows", "precision", "recall")]
+    for name, one in [*found.relations.items(), ("all", overall)]:
+        star = " " if one.is_own or name == "all" else "*"
+        shares = _percent(one.expected.precision), _percent(one.expected.recall)
+        rows.append((name, f"{one.threshold:.3f}{star}", one.expected.n, *shares))
+    print_columns("<>>>>", rows)
+    if not all(one.is_own for one in found.relations.values()):
+        print_line("* overall threshold: the relation has too few rows, or does not reach the precision on its own")
+    print_line(f"Precision and recall in percent, cross-validated on {counted(found.n_rows, 'row')}.")
+    if found.n_taught:
+        print_line(f"{counted(found.n_taught, 'row')} left out (taught before).")
+    if (found.expected.precision or 0) < found.precision:
+        print_line(f"On new text, expect a precision below {100 * found.precision:g}; more labelled rows help.")
+    print_line(f"The thresholds apply to erda {'extract' if found.in_text else 'predict'}.")
+    say_what_is_known(options)

@@ -1,0 +1,257 @@
+"""`erda review`: judge pairs of entities of one's own text, one after another, or list likely examples."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from erda.cli.checking import Commands, add_command
+from erda.cli.printing import SHORT_BRACKETS, marked, print_line
+from erda.cli.store_options import (
+    add_columns,
+    add_overwrite,
+    add_store,
+    command,
+    input_file,
+    open_store,
+    progress_bar,
+)
+from erda.errors import DataError, SettingsError, one_line
+
+if TYPE_CHECKING:
+    from erda.app.candidates import Candidate
+    from erda.app.review import Review
+
+REVIEW = """\
+Shows a sentence with two entities and the relation that may hold from the first to the second, most useful first. On a
+terminal, press a key:
+
+  y  it holds                  s  skip: never show this pair again
+  n  it does not hold          u  undo the last decision
+  1, 2, ...  another relation of the list holds instead (Enter ends a number if there are ten relations or more)
+  q  quit; the same command continues later           ?  this list
+
+Without a terminal, commands are read line by line. FILE is a text, a .jsonl file (objects with 'text') or a .csv file
+(column 'text'). Every judgement is saved immediately; ten judgements make one version. `erda versions --undo`
+returns to the previous version. No pair is shown twice, unless its judgement was undone.
+
+examples:
+  erda review my-text.txt
+  erda review my-text.txt --relation "founded by"
+  erda review --list --relation "founded by" --text my-text.txt
+  erda review --list --relation "founded by" --corpus my-corpus --n 5 --out suggested.csv
+"""
+LEAST_RECENT = 5  # judged proposals before their share of right ones is displayed
+KEYS = "y yes, n no, s skip, u undo, q quit, ? help"
+HEAD, TAIL, PLAIN = "\x1b[1;36m", "\x1b[1;35m", "\x1b[0m"
+
+
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser."""
+    about = "Judge whether relations hold in your own text: the fastest way to a precise extractor."
+    review = add_command(commands, "review", about, REVIEW, brief="judge pairs of entities of your own text")
+    review.add_argument("file", metavar="FILE", nargs="?", help="text file, .jsonl, .csv or .xlsx")
+    review.add_argument("--relation", metavar="NAME", help="review this relation only (default: all)")
+    review.add_argument("--no-pronouns", dest="pronouns", action="store_false", help="ignore pronouns (he, her, ...)")
+    add_columns(review, "text=sentence")
+    listing = "list sentences that are likely examples of --relation, most useful first, instead of asking"
+    review.add_argument("--list", action="store_true", help=listing)
+    source = review.add_mutually_exclusive_group()
+    source.add_argument("--text", type=Path, metavar="FILE", help="list from your own text, as FILE")
+    source.add_argument("--corpus", type=Path, metavar="DIR", help="list from a corpus with an index (erda corpus)")
+    review.add_argument("--n", type=int, metavar="N", help="sentences to list (default: 10)")
+    out = "write the list as .jsonl or .csv; delete the wrong examples, then: erda teach --file OUT"
+    review.add_argument("--out", type=Path, metavar="OUT", help=out)
+    add_overwrite(review)
+    add_store(review)
+    review.set_defaults(handler=run_review)
+
+
+def run_review(options: argparse.Namespace) -> None:
+    """List candidates, or show them until the person quits or none is left."""
+    lists = [name for name in ("text", "corpus", "n", "out", "overwrite") if getattr(options, name)]
+    if options.list:
+        _list(options)
+    elif lists:
+        raise SettingsError(f"--{lists[0]}: only with --list.")
+    elif options.file in (None, "-"):
+        raise DataError("FILE: name a file; your answers are read from standard input.")
+    else:
+        _review(options)
+
+
+def _review(options: argparse.Namespace) -> None:
+    from erda.app.review import open_review
+    from erda.app.texts import text_rows
+
+    extractor = open_store(options)
+    with input_file(options.file, plain=True) as path:
+        rows = text_rows(path, options.columns)
+    resume = command(options, f"review {shlex.quote(options.file)}")
+    options.kept = f"All judgements are kept. To continue: {resume}"
+    asked = {"relation": options.relation, "pronouns": options.pronouns}
+    with ExitStack() as stack:
+        with progress_bar("embedding") as progress:
+            review = stack.enter_context(open_review(extractor, rows, progress=progress, **asked))
+        if review.pool.hint:
+            print_line(review.pool.hint, file=sys.stderr)
+        with _keys() as read:
+            _loop(review, read, undo=command(options, "versions --undo"))
+        _say_counts(review)
+        if review.current:
+            print_line(f"To continue: {resume}")
+
+
+def _list(options: argparse.Namespace) -> None:
+    """Print likely examples of a relation, and write them to a file of examples."""
+    from erda.data.own_data import write_examples
+    from erda.outputs import check_output
+    from erda.text.marks import example_to_marks
+
+    if options.relation is None or not (options.text or options.corpus) or options.file or options.columns:
+        raise SettingsError("--list: give --relation NAME, and --text FILE or --corpus DIR; no FILE, no --columns.")
+    if options.out:
+        check_output(options.out, options.text, overwrite=options.overwrite)
+    extractor = open_store(options)
+    if options.text and not options.text.is_file():
+        is_pipe = "is a pipe; save its content to a file first" if options.text.is_fifo() else "no such file"
+        raise DataError(f"{options.text}: {is_pipe}.")
+    n = 10 if options.n is None else options.n
+    with progress_bar("embedding") as progress:
+        found = extractor.suggest(
+            options.relation, options.text or options.corpus, n=n, pronouns=options.pronouns, progress=progress
+        )
+    for one in found:
+        print_line(f"{one.confidence:5.2f}  {example_to_marks(one.example)}")
+    if not found:
+        print_line(
+            f"Nothing new is likely to be an example of '{options.relation}'. Teach more examples, or try other text."
+        )
+    if options.out:
+        relation = extractor.version.known(options.relation).id
+        examples = [replace(one.example, relation=relation) for one in found]
+        write_examples(options.out, examples, overwrite=options.overwrite)
+        teach = command(options, f"teach --file {shlex.quote(str(options.out))}")
+        print_line()
+        print_line(f"Delete the wrong examples from {options.out}, then: {teach}")
+
+
+def _loop(review: Review, read: Callable[[], str], *, undo: str) -> None:
+    relations = [one.name for one in review.version.relations]
+    if review.current:
+        print_line(f"{KEYS}, or the number of another relation that holds instead")
+    _say_relations(relations)
+    while (one := review.current) is not None:
+        if relations != (relations := [own.name for own in review.version.relations]):  # another process can teach
+            _say_relations(relations)
+        _show(review, one)
+        key = _command(read, len(relations))
+        if key == "q":
+            return
+        if key in ("y", "n"):
+            review.judge(holds=key == "y")
+        elif key == "s":
+            review.skip()
+        elif key == "u":
+            if not review.undo():
+                print_line(f"Nothing to undo in this session. To go back a version, quit, then: {undo}")
+        elif key.isdecimal() and 0 < int(key) <= len(relations):
+            review.judge(holds=True, relation=review.version.relations[int(key) - 1].id)
+        else:
+            print_line(f"{KEYS}, or a number" if key == "?" else f"'{key}' is not a command: {KEYS}, or a number")
+            _say_relations(relations)
+    print_line(review.why_nothing)
+
+
+def _say_relations(relations: list[str]) -> None:
+    print_line("relations: " + ", ".join(f"{place} {name}" for place, name in enumerate(relations, 1)))
+
+
+def _say_counts(review: Review) -> None:
+    found = review.progress
+    for name in {**found.n_yes, **found.n_no}:
+        print_line(f"{name}: {found.n_yes.get(name, 0)} right, {found.n_no.get(name, 0)} wrong")
+    if review.why_unplaced:
+        print_line(review.why_unplaced)
+
+
+def _show(review: Review, one: Candidate) -> None:
+    from erda.app.review import RECENT
+
+    found, relations = review.progress, {own.id: own.name for own in review.version.relations}
+    name, n_recent = relations.get(one.relation, one.relation), min(len(found.right), RECENT)
+    counts = f"judged {found.n_judged}, {found.n_left} left"
+    if one.relation in found.n_yes or one.relation in found.n_no:
+        counts += f"; {name}: {found.n_yes.get(one.relation, 0)} right, {found.n_no.get(one.relation, 0)} wrong"
+    if found.accepted is not None and n_recent >= LEAST_RECENT:
+        counts += f"; {100 * found.accepted:.0f} % of the last {n_recent} right"
+    stands_for = "".join(
+        f" ({entity.name} = {entity.resolved})" for entity in (one.example.head, one.example.tail) if entity.resolved
+    )
+    print_line()
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
+        text = marked(one.example, ((f"{HEAD}[", f"]{PLAIN}"), (f"{TAIL}{{", f"}}{PLAIN}")))
+        stream = getattr(sys.stdout, "stream", sys.stdout)
+        stream.write(f"{text}{one_line(stands_for)}\n")
+    else:
+        print_line(marked(one.example, SHORT_BRACKETS) + stands_for)
+    head, tail = one.example.head.name, one.example.tail.name
+    print_line(f"  {head} | {name} | {tail}?   {one.confidence:.2f}   ({counts})")
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+def _command(read: Callable[[], str], n_relations: int) -> str:
+    """Read a command; a number may have several digits if there are ten relations or more."""
+    sys.stdout.flush()
+    key = read().strip() or "?"
+    while key.isdecimal() and 10 * int(key) <= n_relations and sys.stdin.isatty():
+        sys.stdout.write(f"{key} ")
+        sys.stdout.flush()
+        more = read().strip()
+        if not more.isdecimal():
+            break
+        key += more
+    return key.lower()
+
+
+@contextmanager
+def _keys() -> Iterator[Callable[[], str]]:
+    """Yield a function that reads the next command: a key on a terminal, otherwise a line."""
+    if os.name == "nt" or not sys.stdin.isatty():
+        yield _line
+        return
+    import termios
+    import tty
+
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    try:
+        tty.setcbreak(terminal)
+        yield lambda: _key(terminal)
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+def _line() -> str:
+    line = sys.stdin.readline()
+    return line.strip() or "?" if line else "q"
+
+
+def _key(terminal: int) -> str:
+    """Read a key; the rest of an escape sequence (an arrow key) is dropped."""
+    read = os.read(terminal, 1)
+    if read == b"\x1b":
+        while select.select([terminal], [], [], 0.01)[0]:
+            os.read(terminal, 32)
+        return "?"
+    return "q" if read in (b"", b"\x04") else read.decode(errors="ignore")

@@ -1,0 +1,114 @@
+"""Settings as text: the flags of a run and `--set`. `erda.settings.load` converts text to values."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from erda.cli.checking import refuse
+from erda.errors import unknown_name
+
+if TYPE_CHECKING:
+    from erda.fields import S
+    from erda.settings.load import SettingValue
+    from erda.settings.runs import RunSettings
+
+FLAGS = {  # name in a settings file -> (flag, metavar, help)
+    "dataset": (
+        "--dataset",
+        "NAME",
+        "a name of `erda list datasets`, or a file or folder of your own (default: atlas)",
+    ),
+    "shots": ("--shots", "K", "examples per relation after the first task (default: the dataset's own)"),
+    "methods": (
+        "--method",
+        "NAMES",
+        "names of `erda list methods`, separated by commas; module:Class or file.py:Class for your own "
+        "(default: posterior)",
+    ),
+    "encoder": ("--encoder", "NAME", "one of `erda list encoders`, a model folder or a hub name (default: minilm)"),
+    "order_family": ("--order-family", "NAME", "published task orders and their seeds: erda or sckd (default: erda)"),
+    "seeds": ("--seeds", "N,N", "streams to run (default: all six of the order family)"),
+    "device": ("--device", "NAME", "cpu, cuda or cuda:N (default: cpu)"),
+    "corpus": ("--corpus", "DIR", "corpus with an index (`erda corpus`): where ERDA finds extra examples"),
+    "evaluate_on": ("--evaluate-on", "POOL", "test or validation; choose settings on validation (default: test)"),
+}
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Add the options that `load_settings` reads."""
+    for name, (flag, metavar, text) in FLAGS.items():
+        parser.add_argument(flag, dest=name, metavar=metavar, help=text)
+    parser.add_argument("--preset", metavar="NAME", help="built-in settings: `erda list presets`")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="settings from a TOML file (docs/benchmark.md)")
+    add_sets(parser, "a setting of every method that has it; METHOD.NAME for one method, encoder.NAME for the encoder")
+
+
+def add_sets(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add `--set`, which may be repeated."""
+    parser.add_argument("--set", action="append", default=[], dest="sets", metavar="NAME=VALUE", help=text)
+
+
+def load_settings(options: argparse.Namespace, *more_sets: str) -> RunSettings:
+    """Validate the options of `add_settings`; report all faults at once."""
+    from erda.settings.load import layers_of, settings_from
+
+    faults: list[str] = []
+    given = _given(options, [*options.sets, *more_sets], faults)
+    return settings_from([*layers_of(options.preset, options.config), given], faults=faults)
+
+
+def read_given(options: argparse.Namespace) -> dict[str, SettingValue]:
+    """The layer of `--set` and the flags, not yet validated."""
+    faults: list[str] = []
+    given = _given(options, options.sets, faults)
+    refuse(faults)
+    return given
+
+
+def seeds_of(options: argparse.Namespace) -> tuple[int, ...] | None:
+    """The value of `--seeds` for a command without the other flags of a run; `run_settings` validates it."""
+    from erda.fields import value_of_text
+
+    return None if options.seeds is None else value_of_text(tuple[int, ...], options.seeds)
+
+
+def _given(options: argparse.Namespace, sets: Iterable[str], faults: list[str]) -> dict[str, SettingValue]:
+    from erda.settings.load import SettingValue, tidy_name
+
+    texts = {name: getattr(options, name, None) for name in FLAGS}
+    flags = {
+        name: SettingValue(text, FLAGS[name][0], is_text=isinstance(text, str))
+        for name, text in texts.items()
+        if text is not None
+    }
+    return {
+        **{tidy_name(name): SettingValue(text, f"--set {name}", is_text=True) for name, text in _pairs(sets, faults)},
+        **flags,
+    }
+
+
+def _pairs(sets: Iterable[str], faults: list[str]) -> Iterable[tuple[str, str]]:
+    for text in sets:
+        name, sign, value = (part.strip() for part in text.partition("="))
+        if sign and name:
+            yield name, value
+        else:
+            faults.append(f"--set {text}: expected name=value.")
+
+
+def settings_of(model: type[S], sets: Iterable[str], flags: Mapping[str, Any], *, what: str) -> S:
+    """Validate `--set` and flags, which win, as one settings model; report all faults at once."""
+    from erda.fields import flat_kinds
+    from erda.settings.load import SettingValue, tidy_name, validated
+
+    faults: list[str] = []
+    given = {tidy_name(name): SettingValue(text, f"--set {name}", is_text=True) for name, text in _pairs(sets, faults)}
+    given |= {name: SettingValue(value, name) for name, value in flags.items()}
+    kinds = flat_kinds(model)
+    faults += [f"{given[name].origin}: {unknown_name(what, name, kinds)}" for name in given if name not in kinds]
+    settings = validated(model, given, faults)
+    refuse(faults)
+    return settings

@@ -1,0 +1,300 @@
+"""`erda teach | relations | forget | edit`: teach and correct an extractor."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from erda.cli.checking import Commands, add_command
+from erda.cli.printing import print_columns, print_line
+from erda.cli.store_options import (
+    add_rows,
+    add_store,
+    command,
+    input_file,
+    open_store,
+    progress_bar,
+    say_what_changed,
+    say_what_is_known,
+    stored,
+)
+from erda.errors import DataError, SettingsError, counted
+from erda.types import NO_RELATION, Example, Relation
+
+if TYPE_CHECKING:
+    from erda.answers import Taught
+    from erda.app.extractor import Extractor
+    from erda.app.state import TaughtRelation
+    from erda.data.formats import Reading
+
+TEACH = """\
+Mark the first entity of the relation with [[ ]] and the second with {{ }}. To teach more of a known relation, use its
+name. If you teach an example again as another relation, it moves there. With --not, the sentences are counterexamples
+of a known relation; a sentence that you teach the other way moves. In a file, rows with "holds": false are
+counterexamples; in rows of the relation no_relation, no known relation holds. Both are kept, and `erda forget` takes
+them back. Each teaching is a version: `erda versions` lists versions, `erda versions --undo` goes back. A description
+that marks both entities is a pattern, which counts as a sentence of the relation; patterns help most where examples are
+few.
+
+examples:
+  erda teach "founded by" "[[Tesla]] was started by {{Martin Eberhard}}." "{{Jobs}} founded [[Apple]] in a garage."
+  erda teach --file my-examples.csv
+  erda teach "founded by" --description "the person who started it" --description "[[X]] was founded by {{Y}}."
+  erda teach "founded by" "[[Apple]] hired {{Tim Cook}} as its CEO." --not
+"""
+RELATIONS = """\
+The description of a relation stands before its examples; a minus sign marks a counterexample. `erda relations
+no_relation` lists the sentences in which no relation holds.
+
+examples:
+  erda relations
+  erda relations "founded by"
+"""
+FORGET = """examples:
+  erda forget "founded by" --example 1
+  erda forget "founded by"
+"""
+EDIT = """\
+Give one change; `erda versions --undo` takes it back. --into moves all examples and patterns to another relation, which
+keeps its description, and drops RELATION. Each --description is a line; a line that marks both entities is a pattern,
+and an empty text removes the description. --types replaces the entity types learned from examples: names separated by
+commas for the head and for the tail, or an empty text for the learned ones.
+
+examples:
+  erda edit "founded by" --description "the person who started an organisation"
+  erda edit "founded by" --description "who started it" --description "[[X]] was founded by {{Y}}."
+  erda edit "founded by" --description ""
+  erda edit "founded by" --types ORG PERSON,ORG
+  erda edit "set up by" --into "founded by"
+  erda edit "founded by" --name "established by"
+"""
+KNOWN = "a relation of `erda relations`"
+
+
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the commands to the parser."""
+    about = "Teach an extractor one relation with a few sentences, or many relations with a file."
+    teach = add_command(commands, "teach", about, TEACH, brief="teach relations with a few sentences")
+    teach.add_argument("relation", metavar="RELATION", nargs="?", help="name of the relation, for example 'founded by'")
+    teach.add_argument("sentences", metavar="SENTENCE", nargs="*", help="a sentence with its two entities marked")
+    teach.add_argument("--not", dest="holds", action="store_false", help="the relation does not hold in the sentences")
+    teach.add_argument("--file", metavar="FILE", help="examples in any format of docs/data.md; -: read stdin")
+    add_rows(teach)
+    meaning = "meaning of the relation, or a pattern such as '[[X]] was founded by {{Y}}.' (may be repeated)"
+    teach.add_argument("--description", metavar="TEXT", action="append", default=[], help=meaning)
+    teach.add_argument("--method", metavar="NAME", help="learning method (default: the store's, else posterior)")
+    teach.add_argument("--encoder", metavar="NAME", help="text encoder (default: the store's, else minilm)")
+    teach.add_argument("--relearn", action="store_true", help="first teach all known examples to --method or --encoder")
+    add_store(teach)
+    teach.set_defaults(handler=run_teach)
+
+    about = "List the relations of an extractor, or the examples of one relation with their numbers."
+    relations = add_command(commands, "relations", about, RELATIONS, brief="list relations and examples")
+    relations.add_argument("relation", metavar="RELATION", nargs="?", help="list the examples of this relation")
+    add_store(relations)
+    relations.set_defaults(handler=run_relations)
+
+    about = "Forget a relation or one of its examples, as if it had never been taught."
+    forget = add_command(commands, "forget", about, FORGET, brief="forget a relation or an example")
+    forget.add_argument("relation", metavar="RELATION", help=KNOWN)
+    forget.add_argument("--example", type=int, metavar="N", help="forget only example N of `erda relations RELATION`")
+    add_store(forget)
+    forget.set_defaults(handler=run_forget)
+
+    about = "Rename or describe a relation, merge it into another, or declare the types of its entities."
+    edit = add_command(commands, "edit", about, EDIT, brief="rename, merge or describe a relation")
+    edit.add_argument("relation", metavar="RELATION", help=KNOWN)
+    change = edit.add_mutually_exclusive_group(required=True)
+    change.add_argument("--name", metavar="NEW", help="the new name; the examples and the description stay")
+    change.add_argument("--into", metavar="OTHER", help="the relation that takes over the examples")
+    change.add_argument("--description", metavar="TEXT", action="append", help="a new description (may be repeated)")
+    change.add_argument("--types", metavar=("HEAD", "TAIL"), nargs=2, help="entity types, for example ORG PERSON")
+    add_store(edit)
+    edit.set_defaults(handler=run_edit)
+
+
+def run_teach(options: argparse.Namespace) -> None:
+    """Teach, and print the result."""
+    nothing_new = options.relation is None and options.file is None
+    if nothing_new and not options.relearn:
+        raise SettingsError("Nothing to teach: give a RELATION with sentences, or --file FILE.")
+    if options.file is not None and options.sentences:
+        raise SettingsError("Give sentences or --file, not both.")
+    if options.description and (options.relation is None or not options.holds):
+        raise SettingsError("--description: describes one relation; name it, and leave --not out.")
+    options.kept = f"{options.store} is unchanged; run the same command again."
+    reading = None if options.file is None else _read(options)
+    asked = {"method": options.method, "encoder": options.encoder, "relearn": options.relearn}
+    with progress_bar("teaching") as progress:
+        extractor = open_store(options, create=options.holds and not nothing_new, progress=progress, **asked)
+        if nothing_new:
+            taught = None
+        elif options.holds:
+            taught = _teach(extractor, options, reading, progress)
+        else:
+            taught = _teach_not(extractor, options, reading)
+    if taught:
+        print_line(str(taught))
+    say_what_is_known(options)
+
+
+def _teach(
+    extractor: Extractor, options: argparse.Namespace, reading: Reading | None, progress: Callable[[int, int], None]
+) -> Taught:
+    """Teach sentences or the rows of a file. If the command names a relation, rows without a relation belong to it."""
+    if reading is None:
+        description = "\n".join(options.description)
+        return extractor.teach(options.relation, options.sentences, description=description, progress=progress)
+    unnamed = [one for one in reading.unrelated if one.relation is None]
+    unrelated = [one for one in reading.unrelated if one.relation is not None]
+    more: dict[str, Any] = {"counterexamples": reading.counterexamples, "unrelated": unrelated, "progress": progress}
+    listed = _relations_beside(options.file)
+    if options.relation is not None:
+        own = listed.get(options.relation)
+        description = "\n".join(options.description) or (own.description if own else "")
+        return extractor.teach(options.relation, [*reading.examples, *unnamed], description=description, **more)
+    if unnamed:
+        print_line(f"{counted(len(unnamed), 'row')} without a relation, not taught; write no_relation if none holds")
+    if not listed:
+        return extractor.teach_many(reading.examples, **more)
+    by_relation: dict[str | Relation, list[Example]] = {}
+    for example in reading.examples:
+        name = str(example.relation)
+        by_relation.setdefault(listed.get(name, name), []).append(example)
+    return extractor.teach_many(by_relation, **more)
+
+
+def _teach_not(extractor: Extractor, options: argparse.Namespace, reading: Reading | None) -> Taught:
+    """Teach sentences or all rows of a file as counterexamples."""
+    from erda.app.inputs import example_of, read_each, refuse_sentence
+    from erda.app.state import Judgement
+
+    refuse_sentence(options.relation)
+    if reading is None:
+        examples = read_each(options.sentences, example_of)
+    else:
+        examples = [*reading.examples, *reading.unrelated, *reading.counterexamples]
+    if not examples:
+        raise SettingsError("Nothing to teach: --not needs sentences, or --file FILE.")
+    named = (replace(one, relation=options.relation or one.relation or NO_RELATION) for one in examples)
+    return extractor.judge_many(Judgement(one, str(one.relation), holds=False) for one in named)
+
+
+def _relations_beside(file: str) -> dict[str, Relation]:
+    """The relation list beside a file, by id."""
+    from erda.data.own_data import relations_beside
+    from erda.text.descriptions import readable_name
+
+    listed = [] if file == "-" else relations_beside(Path(file))
+    return {one.id: replace(one, name=readable_name(one.id)) if one.name == one.id else one for one in listed}
+
+
+def _read(options: argparse.Namespace) -> Reading:
+    """Read the file; say which of its rows are left out."""
+    from erda.data.own_data import read_examples, set_apart
+
+    with input_file(options.file) as path:
+        reading = read_examples(path, options.format, options.no_relation, columns=options.columns)
+    named = {str(one.relation) for one in (*reading.examples, *reading.counterexamples) if one.relation is not None}
+    if options.relation is None and not named and not any(one.relation is not None for one in reading.unrelated):
+        sign = "" if options.holds else "--not "
+        teach = command(options, f"teach RELATION {sign}--file {shlex.quote(options.file)}")
+        raise DataError(f"{options.file}: no row names a relation; name one: {teach}")
+    others = sorted(named - {options.relation}) if options.relation is not None else []
+    if others:
+        raise DataError(f"{options.file}: has rows of other relations ({', '.join(others[:5])}); leave RELATION out.")
+    for line in set_apart(replace(reading, unrelated=(), counterexamples=())):
+        print_line(line)
+    return reading
+
+
+def run_relations(options: argparse.Namespace) -> None:
+    """Print relations, or the examples of one relation."""
+    from erda.app.inputs import known_relation
+    from erda.text.descriptions import meaning_of, patterns_of
+    from erda.text.marks import example_to_marks
+
+    content = stored(options).content()
+    known = {one.relation: one for one in content.known}
+    if options.relation == NO_RELATION:
+        for lesson in content.unrelated:
+            print_line(f"{lesson.number:5d}  {example_to_marks(lesson.example)}")
+        return
+    if options.relation is not None:
+        one = known[known_relation(options.relation, known)]
+        for line in one.relation.description.splitlines():
+            print_line(f"       {line}")
+        for sign, lessons in ((" ", one.lessons), ("-", one.counterexamples)):
+            for lesson in lessons:
+                print_line(f"{lesson.number:5d}{sign} {example_to_marks(lesson.example)}")
+        for line in declarations(one):
+            print_line(line)
+        return
+    rows: list[tuple[object, ...]] = [("examples", "counterexamples", "relation", "")] if known else []
+    for relation, one in known.items():
+        n_patterns = len(patterns_of(relation.description))
+        said = "; ".join([*([counted(n_patterns, "pattern")] if n_patterns else []), *declarations(one)])
+        about = " ".join(filter(None, (meaning_of(relation.description), said and f"({said})")))
+        rows.append((len(one.lessons), len(one.counterexamples), relation.name, about))
+    if any(one.counterexamples for one in known.values()):
+        print_columns(">><<", rows)
+    else:
+        print_columns("><<", [(first, *others) for first, _, *others in rows])
+    if content.unrelated:
+        listing = command(options, f"relations {NO_RELATION}")
+        print_line(f"{counted(len(content.unrelated), 'sentence')} without a relation: {listing}")
+    if content.thresholds:
+        print_line(
+            f"Thresholds for a precision of {content.thresholds.precision:g} were tuned on version "
+            f"{content.thresholds.version}."
+        )
+    say_what_is_known(options)
+
+
+def declarations(known: TaughtRelation) -> list[str]:
+    """What was declared about a relation."""
+    said = list[str]()
+    for role, types in (("head", known.head_types), ("tail", known.tail_types)):
+        said += [f"{role} types: {', '.join(types)}"] if types else []
+    return said
+
+
+def run_forget(options: argparse.Namespace) -> None:
+    """Forget a relation or an example."""
+    from erda.app.store import forget
+
+    before = stored(options).current().number
+    if options.example is None:
+        forget(stored(options), options.relation)
+    else:
+        extractor = open_store(options)
+        if options.relation == NO_RELATION:
+            lessons = extractor.unrelated
+        else:
+            lessons = extractor.examples(options.relation) + extractor.counterexamples(options.relation)
+        if options.example not in [lesson.number for lesson in lessons]:
+            listing = command(options, f"relations {shlex.quote(options.relation)}")
+            raise DataError(f"'{options.relation}' has no example {options.example}; list them: {listing}")
+        extractor.take_back(options.example)
+    say_what_changed(options, before)
+
+
+def run_edit(options: argparse.Namespace) -> None:
+    """Make one change to a relation."""
+    with progress_bar("editing") as progress:
+        extractor = open_store(options)
+        before = extractor.version.number
+        if options.name is not None:
+            extractor.rename(options.relation, options.name, progress=progress)
+        elif options.into is not None:
+            extractor.merge(options.relation, options.into, progress=progress)
+        elif options.description is not None:
+            extractor.describe(options.relation, "\n".join(options.description), progress=progress)
+        else:
+            head, tail = ([one.strip() for one in text.split(",")] if text.strip() else [] for text in options.types)
+            extractor.declare(options.relation, head_types=head, tail_types=tail)
+    say_what_changed(options, before)

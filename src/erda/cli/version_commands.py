@@ -1,0 +1,91 @@
+"""`erda versions | export`: go back to earlier versions of an extractor, remove them, and export the current one."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from erda.cli.checking import Commands, add_command
+from erda.cli.printing import print_line
+from erda.cli.store_options import add_store, command, open_store, say_what_is_known, stored
+from erda.errors import counted
+
+VERSIONS = """\
+Old versions make --undo and --to possible, and they still contain forgotten relations and examples. --keep and --purge
+leave files alone that erda did not write.
+
+examples:
+  erda versions
+  erda versions --undo
+  erda versions --to 1
+  erda versions --keep 3
+  erda versions --purge
+"""
+EXPORT = """\
+The folder holds an ONNX graph, a tokenizer, the learned parameters, and predict.py, which needs only onnxruntime,
+tokenizers and numpy and gives the same answers.
+
+examples:
+  erda export my-export
+  erda export my-export-32 --engine onnx
+"""
+
+
+def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
+    """Add the commands to the parser."""
+    about = "List the versions of an extractor, return to one of them, or remove old ones."
+    versions = add_command(commands, "versions", about, VERSIONS, brief="list versions, undo, remove old versions")
+    act = versions.add_mutually_exclusive_group()
+    act.add_argument("--undo", action="store_true", help="return to the version before the current one")
+    act.add_argument("--to", type=int, metavar="N", help="return to version N, an earlier or a later one")
+    act.add_argument("--keep", type=int, metavar="N", help="remove all versions except the newest N and the current")
+    purge = "keep only the current version, without its history; forgotten data cannot be restored"
+    act.add_argument("--purge", action="store_true", help=purge)
+    add_store(versions)
+    versions.set_defaults(handler=run_versions)
+
+    about = "Write an extractor as a folder that runs without erda and PyTorch."
+    export = add_command(commands, "export", about, EXPORT, brief="write a folder that runs without erda")
+    export.add_argument("out", type=Path, metavar="OUT", help="a new folder")
+    engine = "onnx (float32) or onnx-int8, made from the weights (extra train); default: the encoder's own file"
+    export.add_argument("--engine", metavar="NAME", help=engine)
+    add_store(export)
+    export.set_defaults(handler=run_export)
+
+
+def run_versions(options: argparse.Namespace) -> None:
+    """List the versions, return to one of them, or remove some."""
+    from erda.app.store import undo
+
+    if options.undo:
+        undone = undo(stored(options))
+        redo = command(options, f"versions --to {undone.number}")
+        print_line(f"Undone: {undone.what}. To bring it back: {redo}")
+    elif options.to is not None:
+        open_store(options, create=True, version=options.to)  # also repairs a damaged store
+    elif options.purge or options.keep is not None:
+        n_removed = open_store(options).prune(keep=options.keep or 0, purge=options.purge)
+        print_line(f"{counted(n_removed, 'version')} removed.")
+    else:
+        _list_versions(options)
+        return
+    say_what_is_known(options)
+
+
+def _list_versions(options: argparse.Namespace) -> None:
+    """Print a line for each version in local time; a star marks the current version."""
+    from datetime import datetime
+
+    for one in stored(options).history():
+        star = "*" if one.is_current else " "
+        counts = f"relations: {one.n_relations:<4d}  examples: {one.n_examples:<5d}"
+        when = datetime.fromisoformat(one.time).astimezone()
+        print_line(f"{star}{one.number:4d}  {when:%Y-%m-%d %H:%M}  {counts}  {one.what}")
+
+
+def run_export(options: argparse.Namespace) -> None:
+    """Write the folder."""
+    folder = open_store(options).export(options.out, engine=options.engine)
+    print_line(
+        f'{folder} is written. Try it: python {folder / "predict.py"} "[[SpaceX]] was set up by {{{{Elon Musk}}}}."'
+    )

@@ -1,0 +1,344 @@
+"""Routes that ask, that change the extractor, and that list what it knows."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable
+from dataclasses import asdict
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import numpy as np
+from fastapi import APIRouter, Path, Query, Response
+
+from erda.answers import Taught
+from erda.app.entities import tagged_sentences
+from erda.app.evaluation import evaluate, read_questions
+from erda.app.export import export
+from erda.app.extractor import Extractor
+from erda.app.inputs import example_of, read_each
+from erda.app.texts import read_annotated
+from erda.app.version import NOTHING_TAUGHT, Version
+from erda.encoders.contract import watched
+from erda.errors import DataError, ErdaError
+from erda.serve import bodies, wire
+from erda.serve.failures import FAILURES, FAILURES_IN_JSON, Json, Refused, replies
+from erda.serve.jobs import Job, Progress, TheJobs
+from erda.serve.service import TheService
+
+questions = APIRouter(prefix="/v1", tags=["questions"], responses=FAILURES)
+teaching = APIRouter(prefix="/v1", tags=["teaching"], responses=FAILURES)
+views = APIRouter(prefix="/v1", tags=["views"], responses=FAILURES)
+CHANGED = replies(wire.Reply, "The new version.")
+MOST_POINTS = 2_000  # newest examples on a map
+Number = Annotated[int, Path(ge=0, lt=2**53, description="number of an example", examples=[0])]
+Relation = Annotated[bodies.Name, Query(description="id or name of a relation", examples=["founded by"])]
+
+
+# -- questions ---------------------------------------------------------------------------------------------------------
+
+
+@questions.post("/predict", responses=replies(wire.OneAnswerReply | wire.AnswersReply, "The answers."))
+async def predict(body: bodies.PredictBody, service: TheService) -> Response:
+    """Predict the relation between the two marked entities of a sentence, or of each of many sentences."""
+    if body.questions is None:
+        found = await service.batcher.ask([body.example()], top=body.top, least=body.min_confidence)
+        return Json({"version": found.version.number, **wire.answer_row(found.answers[0])})
+    if body.text is not None or body.tokens is not None:
+        raise DataError("give one sentence or 'questions', not both.")
+    bodies.refuse_many(body.questions, service.limits.n_batch, "questions")
+    if not body.questions:
+        return Json({"version": service.version.number, "answers": []})
+    found = await service.batcher.ask(bodies.read_sentences(body.questions), top=body.top, least=body.min_confidence)
+    return Json({"version": found.version.number, "answers": [wire.answer_row(one) for one in found.answers]})
+
+
+@questions.post(
+    "/extract",
+    responses={
+        **replies(wire.AnswersReply, "The relations of one text."),
+        **replies(wire.JobReply, "Many documents: a job.", status=202),
+    },
+)
+async def extract(body: bodies.ExtractBody, service: TheService, jobs: TheJobs) -> Response:
+    """Predict the relations between all entities of a text that share a sentence; many documents become a job."""
+    if (body.text is None) == (body.documents is None):
+        raise DataError("give either 'text' or 'documents'.")
+    if body.documents is not None:
+        documents = body.documents
+        bodies.refuse_many(documents, service.limits.n_job, "documents")
+
+        def work(progress: Progress) -> dict[str, Any]:
+            version, rows = service.newest(), list[dict[str, Any]]()
+            for done, document in enumerate(documents, 1):
+                try:
+                    rows.append({"id": document.id, **extracted(version, document, body)})
+                except ErdaError as fault:
+                    rows.append({"id": document.id, "error": str(fault)})
+                progress(done, len(documents))
+            return {"version": version.number, "documents": rows}
+
+        return jobs.add(Job("extract", work, len(documents)))
+    document = bodies.DocumentBody(text=body.text or "", entities=body.entities)
+    if len(document.text) > service.limits.text_size:
+        message = f"The text has {len(document.text):,} characters; at most {service.limits.text_size:,} at once."
+        raise Refused(422, "too_large", f"{message} Send it as 'documents'.", "text")
+    return Json(await service.read(lambda version: {"version": version.number, **extracted(version, document, body)}))
+
+
+def extracted(version: Version, document: bodies.DocumentBody, body: bodies.ExtractBody) -> dict[str, Any]:
+    """The relations of one text."""
+    found = version.extract(
+        document.text,
+        document.names_or_marks(),
+        top=body.top,
+        min_confidence=body.min_confidence,
+        pronouns=body.pronouns,
+    )
+    return wire.extraction_row(found, body.keep)
+
+
+@questions.post("/explain", responses=replies(wire.Reply, "The reasons of an answer."))
+async def explain(body: bodies.ExampleBody, service: TheService) -> Response:
+    """Explain an answer by similar examples and influential words."""
+    example = body.example()
+    return Json(
+        await service.read(
+            lambda version: {"version": version.number, **wire.explanation_row(version.explain(example))}
+        )
+    )
+
+
+@questions.post("/evaluate", responses=replies(wire.Reply, "Answers compared with the truth."))
+async def evaluate_examples(body: bodies.EvaluateBody, service: TheService) -> Response:
+    """Compare answers with the truth."""
+    bodies.refuse_many(body.examples, service.limits.n_batch, "examples")
+    labelled = read_questions(bodies.read_sentences(body.examples), body.no_relation)
+    return Json(
+        await service.read(
+            lambda version: {"version": version.number, **wire.evaluation_row(evaluate(version, labelled))}
+        )
+    )
+
+
+@questions.post("/suggest", responses=replies(wire.Reply, "Sentences to judge or to teach."))
+async def suggest(body: bodies.SuggestBody, service: TheService) -> Response:
+    """Suggest sentences of unlabelled texts as examples of a relation, most useful first."""
+    found = await service.read(lambda version: service.extractor.suggest(body.relation, body.texts, n=body.n))
+    rows = [{**wire.example_row(one.example), "confidence": one.confidence} for one in found]
+    return Json({"version": service.version.number, "relation": body.relation, "suggestions": rows})
+
+
+# -- teaching ----------------------------------------------------------------------------------------------------------
+
+
+@teaching.post(
+    "/teach",
+    responses={
+        **replies(wire.Reply, "What was taught."),
+        **replies(wire.JobReply, "A large teaching: a job.", status=202),
+    },
+)
+async def teach(body: bodies.TeachBody, service: TheService, jobs: TheJobs) -> Response:
+    """Teach one relation by examples, or several by examples that name theirs."""
+    n_examples = len(body.examples)
+    if not body.job and n_examples <= service.limits.n_batch:
+        return Json(wire.taught_row(await service.write(lambda extractor: teach_from(extractor, body))))
+    bodies.refuse_many(body.examples, service.limits.n_job, "examples")
+
+    def work(progress: Progress) -> dict[str, Any]:
+        def taught(extractor: Extractor) -> Taught:
+            with watched(lambda n_done: progress(n_done, n_examples)):
+                return teach_from(extractor, body)
+
+        return wire.taught_row(service.write_later(taught).result())
+
+    return jobs.add(Job("teach", work, n_examples))
+
+
+def teach_from(extractor: Extractor, body: bodies.TeachBody) -> Taught:
+    """Teach the examples of a request."""
+    examples = bodies.read_sentences(body.examples)
+    more: dict[str, Any] = {
+        name: bodies.read_sentences(getattr(body, name)) for name in ("counterexamples", "unrelated")
+    }
+    if body.relation is None:
+        return extractor.teach_many(examples, **more)
+    return extractor.teach(body.relation, examples, **more, description=body.description)
+
+
+@teaching.post("/judge", responses=replies(wire.Reply, "What the judgement changed."))
+async def judge(body: bodies.JudgeBody, service: TheService) -> Response:
+    """Say whether a known relation holds in a sentence: it becomes an example or a counterexample."""
+    example = body.example()
+    done = await service.write(lambda extractor: extractor.judge(example, body.relation, holds=body.holds))
+    return Json(wire.taught_row(done))
+
+
+@teaching.get("/relations", responses=replies(wire.Reply, "All relations."))
+async def relations(service: TheService) -> Response:
+    """List the known relations with the number of their examples."""
+    return Json(await service.read(wire.relations_row))
+
+
+async def changed(service: TheService, change: Callable[[Extractor], int]) -> Response:
+    """Change the extractor and answer with the new version."""
+    return Json({"version": await service.write(change)})
+
+
+@teaching.delete("/relations", responses=CHANGED)
+async def forget(relation: Relation, service: TheService) -> Response:
+    """Forget a relation and its examples; earlier versions still hold them."""
+    return await changed(service, lambda extractor: extractor.forget(relation))
+
+
+@teaching.post("/relations/rename", responses=CHANGED)
+async def rename(body: bodies.RenameBody, service: TheService) -> Response:
+    """Rename a relation."""
+    return await changed(service, lambda extractor: extractor.rename(body.relation, body.to))
+
+
+@teaching.post("/relations/merge", responses=CHANGED)
+async def merge(body: bodies.MergeBody, service: TheService) -> Response:
+    """Move all examples of one relation into another, and drop the first."""
+    return await changed(service, lambda extractor: extractor.merge(body.relation, body.into))
+
+
+@teaching.post("/relations/describe", responses=CHANGED)
+async def describe(body: bodies.DescribeBody, service: TheService) -> Response:
+    """Replace the description of a relation."""
+    return await changed(service, lambda extractor: extractor.describe(body.relation, body.description))
+
+
+@teaching.post("/relations/declare", responses=CHANGED)
+async def declare(body: bodies.DeclareBody, service: TheService) -> Response:
+    """Declare the types of the entities of a relation."""
+    fields = body.model_dump(include=body.model_fields_set - {"relation"})
+    return await changed(service, lambda extractor: extractor.declare(body.relation, **fields))
+
+
+@teaching.post("/tune", responses=replies(wire.Reply, "The thresholds and what to expect of them."))
+async def tune(body: bodies.TuneBody, service: TheService) -> Response:
+    """Fit confidence thresholds for a precision; if no threshold reaches it, nothing changes.
+
+    Labelled examples tune `/v1/predict`, annotated texts tune `/v1/extract`.
+    """
+    if bool(body.examples) == bool(body.texts):
+        raise Refused(422, "invalid", "Give examples or texts.", "examples")
+    bodies.refuse_many(body.examples, service.limits.n_batch, "examples")
+    if (size := sum(len(one.text) for one in body.texts)) > service.limits.text_size:
+        raise Refused(422, "too_many", f"{size:,} characters; at most {service.limits.text_size:,} at once.", "texts")
+    labelled: Any = read_each(body.examples, lambda one: example_of(one) if isinstance(one, str) else one.row())
+    if body.texts:
+        labelled = read_annotated([one.row() for one in body.texts])
+    found = await service.write(lambda one: one.tune(labelled, precision=body.precision, no_relation=body.no_relation))
+    return Json(asdict(found))
+
+
+@teaching.get("/examples", responses=replies(wire.Reply, "The examples and counterexamples of a relation."))
+async def examples(relation: Relation, service: TheService) -> Response:
+    """List the examples and counterexamples of a relation with their numbers."""
+
+    def listed(version: Version) -> dict[str, Any]:
+        known = version.known(relation)
+        rows = {"examples": wire.lesson_rows(known.lessons), "counterexamples": wire.lesson_rows(known.counterexamples)}
+        return {"version": version.number, **rows}
+
+    return Json(await service.read(listed))
+
+
+@teaching.delete("/examples/{number}", responses=CHANGED)
+async def take_back(number: Number, service: TheService) -> Response:
+    """Take back one example, as if it had never been taught."""
+    return await changed(service, lambda extractor: extractor.take_back(number))
+
+
+@teaching.get("/history", responses=replies(wire.Reply, "All versions."))
+async def history(service: TheService) -> Response:
+    """List all versions on disk, oldest first."""
+    versions = await service.read(lambda version: service.extractor.history())
+    return Json({"version": service.version.number, "versions": [asdict(one) for one in versions]})
+
+
+@teaching.post("/undo", responses=CHANGED)
+async def undo(body: bodies.UndoBody, service: TheService) -> Response:
+    """Return to the version before the current one, or to any version on disk."""
+    to = body.to
+    return await changed(service, lambda extractor: extractor.undo() if to is None else extractor.rollback(to))
+
+
+@teaching.get(
+    "/export", response_class=Response, responses={**FAILURES_IN_JSON, 200: {"content": {"application/zip": {}}}}
+)
+async def export_zip(service: TheService) -> Response:
+    """Download the current version as a folder that answers without erda, in a zip file."""
+    return Response(
+        await service.read(zipped),
+        media_type="application/zip",
+        headers={"content-disposition": f'attachment; filename="erda-version-{service.version.number}.zip"'},
+    )
+
+
+def zipped(version: Version) -> bytes:
+    """The export of a version as the bytes of a zip file."""
+    with TemporaryDirectory() as place:
+        folder, packed = pathlib.Path(place) / "extractor", pathlib.Path(place) / "export.zip"
+        export(version, folder)
+        with ZipFile(packed, "w", ZIP_DEFLATED, compresslevel=1) as file:
+            for path in sorted(folder.rglob("*")):
+                if path.is_file():
+                    file.write(path, path.relative_to(folder.parent))
+        return packed.read_bytes()
+
+
+# -- views of the page -------------------------------------------------------------------------------------------------
+
+
+@views.post("/entities", responses=replies(wire.Reply, "The entities and sentences of a text, by characters."))
+async def entities(body: bodies.TextBody, service: TheService) -> Response:
+    """Find the entities of a text, even before anything is taught."""
+
+    def found(version: Version) -> dict[str, Any]:
+        tagged = tagged_sentences(body.text, taught=version.taught_names)
+        sentences = [one for one in tagged.sentences if one.offsets]
+        mentions = [(entity, one.characters(entity.span)) for one in sentences for entity in one.entities]
+        return {
+            "version": version.number,
+            "tagger": tagged.tagger,
+            "hint": tagged.hint,
+            "sentences": [[one.offsets[0][0], one.offsets[-1][1]] for one in sentences],
+            "entities": [{"span": span, "name": entity.name, "type": entity.type} for entity, span in mentions],
+        }
+
+    return Json(await service.read(found))
+
+
+@views.get("/map", responses=replies(wire.Reply, "Taught examples as points of a plane."))
+async def map_of_examples(service: TheService) -> Response:
+    """Project the vectors of the taught examples on their two principal axes."""
+    return Json(await service.read(map_row))
+
+
+def map_row(version: Version) -> dict[str, Any]:
+    """The points of a version; `share` is the part of the variance that the plane shows."""
+    lessons = sorted((one for known in version.state.known for one in known.lessons), key=lambda one: one.number)
+    lessons = lessons[-MOST_POINTS:]
+    if not lessons:
+        raise DataError(NOTHING_TAUGHT)
+    points, share = plane_of(version.method.encoder.embed([one.example for one in lessons]))
+    rows = [
+        {**row, "teaching": one.teaching, "x": x, "y": y}
+        for row, one, (x, y) in zip(wire.lesson_rows(lessons), lessons, points.tolist(), strict=True)
+    ]
+    return {"version": version.number, "share": share, "points": rows}
+
+
+def plane_of(vectors: np.ndarray) -> tuple[np.ndarray, float]:
+    """Project rows on their first two principal axes, scaled to [-1, 1]; return the share of variance as well."""
+    centred = np.asarray(vectors, dtype=np.float64) - np.mean(vectors, axis=0)
+    left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
+    plane = np.zeros((len(centred), 2))
+    plane[:, : min(2, len(sizes))] = (left * sizes)[:, :2]
+    total = float(np.square(sizes).sum())
+    return plane / (np.abs(plane).max() or 1.0), float(np.square(sizes[:2]).sum()) / total if total else 1.0

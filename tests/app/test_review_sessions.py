@@ -1,0 +1,319 @@
+"""Reviewing one's own text: order, judgements, undo, resumption after a kill; suggestions from plain texts."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from toy_extractor import FOUNDED, ROWS, open_toy
+
+from erda.app.candidates import CandidatePool
+from erda.app.extractor import Extractor
+from erda.app.review import PER_VERSION, Review, ReviewView, SharedReview, judgement_of, open_review
+from erda.app.review_journal import FOLDER, PENDING, SHOWN, ReviewJournal
+from erda.app.state import pair_key
+from erda.app.texts import TextRow
+from erda.errors import BusyError, DataError
+from erda.text.marks import example_from_marks
+
+pytestmark = pytest.mark.usefixtures("no_tagger")
+
+
+def shown(review: Review | ReviewView) -> str:
+    assert review.current is not None
+    return review.current.key
+
+
+def keys_left(review: Review) -> list[str]:
+    with review._shared._open(review.version) as journal:
+        return [one.key for one in review._shared._left(review.version, None, journal)]
+
+
+def test_judgements_of_a_review_are_one_version(extractor: Extractor) -> None:
+    before = extractor.version.number
+    keys = []
+    with open_review(extractor, ROWS) as review:
+        for holds in (True, False, True):
+            keys.append(shown(review))
+            review.judge(holds=holds)
+        assert extractor.version.number == before, "nothing is written to the store yet"
+        keys.append(shown(review))
+        review.skip()
+        assert shown(review) not in keys
+        found = review.progress
+        assert (found.n_judged, found.accepted, sum(found.n_yes.values()), sum(found.n_no.values())) == (3, 2 / 3, 2, 1)
+    assert extractor.version.number == before + 1
+    assert extractor.history()[-1].what == "judged 3 sentences: 2 right, 1 wrong"
+    assert sum(len(one.counterexamples) for one in extractor.version.state.known) == 1
+    with open_review(extractor, ROWS) as review:
+        assert extractor.version.number == before + 1
+        assert review.progress.n_judged == 3
+        while review.current:
+            assert shown(review) not in keys
+            keys.append(shown(review))
+            review.skip()
+        assert review.why_nothing.startswith("Every likely pair of the text was shown")
+    assert len(set(keys)) == len(keys)
+
+
+def test_ten_judgements_make_a_version_and_change_the_order(extractor: Extractor) -> None:
+    before = extractor.version.number
+    with open_review(extractor, ROWS, relation="born in") as review:
+        for _ in range(PER_VERSION):
+            assert review.current is not None
+            assert review.current.relation == "born in"
+            review.judge(holds="born" in review.current.example.tokens)
+        assert extractor.version.number == before + 1
+        assert review.undo(), "an undo reaches into the version"
+        assert extractor.version.number == before + 2
+        assert review.progress.n_judged == PER_VERSION - 1
+    assert extractor.version.number == before + 2, "nothing was pending"
+
+
+def test_undo_takes_decisions_back_in_reverse_order(extractor: Extractor) -> None:
+    before = extractor.version.number
+    with open_review(extractor, ROWS) as review:
+        first = shown(review)
+        review.judge(holds=False)
+        second = shown(review)
+        review.skip()
+        review.judge(holds=True, relation="capital of")
+        assert review.progress.n_yes == {"capital of": 1}
+        assert review.undo()
+        assert review.undo()
+        assert shown(review) == second
+        assert review.undo()
+        assert shown(review) == first
+        assert not review.undo()
+        assert review.progress.n_judged == 0
+    assert extractor.version.number == before
+    assert ReviewJournal(extractor.folder / FOLDER).shown == set()
+
+
+def test_pairs_of_an_undone_version_are_shown_again(extractor: Extractor) -> None:
+    other = open_toy(extractor.folder)
+    with open_review(extractor, ROWS) as review:
+        review.skip()
+        wrong = shown(review)
+        review.judge(holds=False)
+    with open_review(other, ROWS) as review:
+        assert review.progress.n_judged == 1, "an extractor that was opened before loads the version first"
+    judged = extractor.version.number
+    extractor.undo()
+    texts = [row.text for row in ROWS]
+    suggested = {pair_key(one.example) for own in extractor.relations for one in extractor.suggest(own.id, texts, n=99)}
+    assert wrong in suggested
+    with open_review(extractor, ROWS) as review:
+        assert review.progress.n_judged == 0
+        assert wrong in keys_left(review)
+    extractor.rollback(judged)
+    with open_review(extractor, ROWS) as review:
+        assert review.progress.n_judged == 1, "the decisions of a version come back with it"
+        assert wrong not in keys_left(review)
+
+
+def test_pairs_of_an_undone_version_are_shown_again_on_a_server(extractor: Extractor) -> None:
+    review = SharedReview(extractor.folder)
+    review.begin(extractor.version, [row.text for row in ROWS])
+    stale, first = extractor.version, shown(review.view(extractor.version))
+    assert review.judge(extractor.version, first, holds=False)
+    review.save(extractor)
+    assert review.view(stale).progress.n_judged == 1, "a version that is not loaded yet holds the judgement"
+    extractor.undo()
+    assert review.view(extractor.version).progress.n_judged == 0
+    keys = set[str]()
+    while one := review.view(extractor.version).current:
+        keys.add(one.key)
+        review.judge(extractor.version, one.key, holds=None)
+    assert first in keys
+
+
+def test_a_killed_review_loses_nothing(extractor: Extractor) -> None:
+    journal = ReviewJournal(extractor.folder / FOLDER)
+    journal.folder.mkdir()
+    pool = CandidatePool(extractor.version, ROWS)
+    killed = Review(extractor, SharedReview(extractor.folder, pool))
+    key = shown(killed)
+    killed.judge(holds=False)
+    with (journal.folder / SHOWN).open("ab") as file:
+        file.write(b'["torn')
+    before = extractor.version.number
+    with open_review(extractor, ROWS) as review:
+        assert extractor.version.number == before + 1, "what was pending is a version now"
+        assert review.progress.n_judged == 1
+        assert shown(review) != key
+        review.skip()
+    assert extractor.version.number == before + 1
+    assert len(ReviewJournal(journal.folder).shown) == 2, "the torn line is dropped"
+    assert b"[]" in (journal.folder / PENDING).read_bytes()
+
+
+def test_temporary_files_of_a_killed_review_are_removed(extractor: Extractor) -> None:
+    folder = extractor.folder / FOLDER
+    folder.mkdir()
+    left = [folder / f".{name}.0123456789abcdef.tmp" for name in (PENDING, "vectors-words.npz")]
+    for path in left:
+        path.touch()
+    (folder / ".mine.tmp").touch()
+    with open_review(extractor, ROWS):
+        pass
+    assert [path for path in folder.iterdir() if path.suffix == ".tmp"] == [folder / ".mine.tmp"]
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_an_undo_that_is_cut_short_keeps_the_judgement_and_shows_its_pair_again(
+    extractor: Extractor, monkeypatch: pytest.MonkeyPatch, is_shared: bool
+) -> None:
+    def killed(self: ReviewJournal, judgements: object) -> None:
+        raise KeyboardInterrupt
+
+    def on_a_server() -> None:
+        shared = SharedReview(extractor.folder)
+        shared.begin(extractor.version, [one.text for one in ROWS])
+        keys.append(shown(shared.view(extractor.version)))
+        shared.judge(extractor.version, keys[0], holds=True)
+        monkeypatch.setattr(ReviewJournal, "write_pending", killed)
+        shared.undo(extractor, keys)
+
+    def on_a_terminal() -> None:
+        with open_review(extractor, ROWS) as review:
+            keys.append(shown(review))
+            review.judge(holds=True)
+            monkeypatch.setattr(ReviewJournal, "write_pending", killed)
+            review.undo()
+
+    keys: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        on_a_server() if is_shared else on_a_terminal()
+    monkeypatch.undo()
+    journal = ReviewJournal(extractor.folder / FOLDER)
+    assert not journal.shown
+    assert [pair_key(one.example) for one in journal.pending] == keys
+
+
+def test_one_review_at_a_time(extractor: Extractor) -> None:
+    with (
+        open_review(extractor, ROWS),
+        pytest.raises(DataError, match="another review of this extractor is open"),
+        open_review(extractor, ROWS),
+    ):
+        pass
+
+
+def save_on_a_server(extractor: Extractor) -> str:
+    extractor.refresh()
+    review = SharedReview(extractor.folder)
+    review.begin(extractor.version, ["Nothing here."])
+    review.save(extractor)
+    return review.view(extractor.version).unplaced
+
+
+def save_on_a_terminal(extractor: Extractor) -> str:
+    with open_review(extractor, ROWS) as review:
+        return review.why_unplaced
+
+
+def wait(journal: ReviewJournal, extractor: Extractor, texts: dict[str, str]) -> None:
+    """Judgements against relations that are not part of a version."""
+    rows = [
+        judgement_of(extractor.version, example_from_marks(text), name, holds=False) for name, text in texts.items()
+    ]
+    journal.write_pending(rows)
+
+
+@pytest.mark.parametrize("save", [save_on_a_server, save_on_a_terminal])
+def test_pending_judgements_follow_their_relation(extractor: Extractor, save: Callable[[Extractor], str]) -> None:
+    """A relation is renamed twice, merged or forgotten before its judgements are part of a version."""
+    journal = ReviewJournal(extractor.folder / FOLDER)
+    journal.folder.mkdir()
+    texts = {"born in": "[[a]] is {{b}}", "founded by": "[[c]] is {{d}}", "capital of": "[[e]] is {{f}}"}
+    wait(journal, extractor, texts)
+    other = open_toy(extractor.folder)  # another process
+    other.rename("born in", "from")
+    other.rename("from", "birthplace")
+    other.teach("place", ["[[x]] lies in {{y}}", "[[z]] lies in {{y}}"])
+    other.merge("capital of", "place")
+    other.forget("founded by")
+    said = "1 judgement of 'founded by' kept, but the relation is unknown. Teach it to add them."
+    assert save(extractor).endswith(said)
+    (moved,), (merged,) = extractor.counterexamples("birthplace"), extractor.counterexamples("place")
+    assert (moved.example.tokens[0], merged.example.tokens[0]) == ("a", "e")
+    assert [one.relation for one in ReviewJournal(journal.folder).pending] == ["founded by"]
+    extractor.teach("founded by", FOUNDED)
+    assert "kept" not in save(extractor)
+    assert [one.example.tokens[0] for one in extractor.counterexamples("founded by")] == ["c"]
+    assert ReviewJournal(journal.folder).pending == ()
+
+
+@pytest.mark.parametrize("save", [save_on_a_server, save_on_a_terminal])
+def test_pending_judgements_go_to_the_relation_and_not_to_its_former_name(
+    extractor: Extractor, save: Callable[[Extractor], str]
+) -> None:
+    journal = ReviewJournal(extractor.folder / FOLDER)
+    journal.folder.mkdir()
+    texts = {"born in": "[[a]] is {{b}}", "founded by": "[[c]] is {{d}}", "capital of": "[[e]] is {{f}}"}
+    wait(journal, extractor, texts)
+    other = open_toy(extractor.folder)
+    other.rename("born in", "from")
+    other.teach("born in", ["[[x]] lies in {{y}}", "[[z]] lies in {{y}}"])  # another meaning
+    for old, new in (("founded by", "aside"), ("capital of", "founded by"), ("aside", "capital of")):
+        other.rename(old, new)
+    other.prune(keep=0)
+    assert not save(extractor).endswith("add them.")
+    found = {one.id: [own.example.tokens[0] for own in one.counterexamples] for one in extractor.version.state.known}
+    assert found == {"from": ["a"], "born in": [], "capital of": ["c"], "founded by": ["e"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nothing here.", "No entity was found in the text. Entities were guessed by capital letters."),
+        ("Oslo is old.", "No sentence of the text has two entities."),
+    ],
+)
+def test_an_empty_review_says_why(extractor: Extractor, text: str, said: str) -> None:
+    with open_review(extractor, [TextRow(text)]) as review:
+        assert review.current is None
+        assert review.why_nothing.startswith(said)
+        with pytest.raises(DataError, match=said):
+            review.judge(holds=True)
+    with open_review(extractor, []) as review:
+        assert review.why_nothing == "The text is empty."
+
+
+def test_purging_keeps_judgements_that_wait_and_no_former_name(extractor: Extractor) -> None:
+    journal = ReviewJournal(extractor.folder / FOLDER)
+    journal.folder.mkdir()
+    wait(
+        journal,
+        extractor,
+        {"born in": "[[a]] is {{b}}", "founded by": "[[c]] is {{d}}", "capital of": "[[e]] is {{f}}"},
+    )
+    extractor.rename("born in", "from")
+    extractor.merge("capital of", "from")
+    extractor.forget("founded by")
+    extractor.prune(purge=True)
+    kept = [path for path in extractor.folder.rglob("*") if path.is_file()]
+    for former in (b"born in", b"capital of", b"founded by"):
+        assert not [path for path in kept if former in path.read_bytes()]
+    assert [one.relation for one in ReviewJournal(journal.folder).pending] == ["from", "from"]
+    assert not save_on_a_terminal(extractor)
+    assert [one.example.tokens[0] for one in extractor.counterexamples("from")] == ["a", "e"]
+
+
+def test_purging_waits_for_no_open_review(extractor: Extractor) -> None:
+    before = extractor.history()
+    with open_review(extractor, ROWS), pytest.raises(BusyError, match="a review of this extractor is open"):
+        open_toy(extractor.folder).prune(purge=True)
+    assert extractor.history() == before
+
+
+@pytest.mark.parametrize("linked", ["", "shown.jsonl"])
+def test_a_journal_is_not_written_through_a_link(linked: str, tmp_path: Path) -> None:
+    """Otherwise decisions would end up in a file of the user's."""
+    target = tmp_path / "target"
+    target.write_text("notes\n") if linked else target.mkdir()
+    place = tmp_path / "reviews" / linked
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(target)
+    with pytest.raises(DataError, match="symbolic link"):
+        ReviewJournal(tmp_path / "reviews")

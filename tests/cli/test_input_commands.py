@@ -1,0 +1,107 @@
+"""Inputs of commands: plain text and its entities, lines that cannot be read, Excel files, pipes."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from command_line import TESTS, Erda
+from toy_extractor import BORN, FOUNDED
+
+from erda.cli.store_options import input_file
+from erda.errors import DataError
+from erda.text.names import NameTagger
+
+
+def test_extraction_takes_a_sentence_and_says_why_nothing_came_out(erda: Erda) -> None:
+    erda("teach", "founded by", *FOUNDED)
+    named = ("--entity", "SpaceX", "--entity", "Elon Musk")
+    assert len(erda("extract", "SpaceX was founded by Elon Musk.", "--pairs=all", *named).lines) == 2
+    nothing = erda("extract", "It rained.", *named)
+    assert (nothing.status, nothing.out, nothing.err) == (0, "", "No entity was found in the text.\n")
+    assert erda("extract", "SpaceX rained.", "--pairs=all", *named).err == "No line has two entities.\n"
+    said = erda("extract", "It rained.").err.splitlines()
+    assert said[0] == "No entity was found in the text. Entities can be named: --entity NAME, or --names FILE."
+    assert said[-1].endswith("erda data get entities")
+
+
+def test_plain_text_is_answered_without_a_model_and_the_last_line_says_so(erda: Erda) -> None:
+    erda("teach", "founded by", *FOUNDED)
+    done = erda("extract", "Acme was founded by Jo Lee.", "--pairs=all")
+    assert [(row["head"], row["tail"], row["entities"]) for row in map(json.loads, done.lines)] == [
+        ("Acme", "Jo Lee", "capitalised"),
+        ("Jo Lee", "Acme", "capitalised"),
+    ]
+    assert done.err.splitlines()[-1].startswith("Entities were guessed by capital letters. A trained tagger: ")
+
+
+def test_the_tagger_is_named_only_where_it_ran(erda: Erda) -> None:
+    erda("teach", "founded by", *FOUNDED)
+    row = {"text": "Acme was founded by Jo Lee.", "entities": [{"span": [0, 4]}, {"span": [20, 26]}]}
+    Path("given.jsonl").write_text(json.dumps(row) + "\n")
+    Path("mixed.jsonl").write_text(json.dumps(row) + "\n" + json.dumps({"text": row["text"]}) + "\n")
+    assert erda("extract", "given.jsonl", "--pairs=all").err == ""
+    assert erda("extract", "given.jsonl", "--pairs=all", "--out", "found.csv").err == ""
+    assert erda("extract", "mixed.jsonl", "--pairs=all").err.startswith("Entities were guessed by capital letters.")
+
+
+def test_extraction_names_the_lines_it_could_not_read_and_the_pairs_left_out(
+    erda: Erda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("erda.app.version.MOST_PAIRS", 3)
+    erda("teach", "founded by", *FOUNDED)
+    Path("news.txt").write_bytes(b"Ann \x07 met Bo.\nAnn \xe7 met Bo.\nAnn met Bo. Ann met Bo. Ann met Bo.\n")
+    done = erda("extract", "news.txt", "--entity", "Ann", "--entity", "Bo", "--pairs=all", "--out", "found.csv")
+    assert (done.status, done.lines) == (2, ["found.csv: 6 rows"])
+    said = done.err.splitlines()
+    assert said[0].startswith("erda: news.txt:1: the text holds a control character")
+    assert said[1].startswith("  news.txt:2: not UTF-8")
+    assert said[2].startswith("  news.txt:3: 3 pairs of entities left out")
+
+
+@pytest.mark.parametrize("more", [(), ("--names", "names.txt")])
+def test_names_are_made_ready_once_for_all_lines(erda: Erda, monkeypatch: pytest.MonkeyPatch, more: tuple) -> None:
+    monkeypatch.setattr("erda.app.entities.find_spec", lambda name: None)
+    erda("teach", "founded by", *FOUNDED)
+    Path("names.txt").write_text("Ann\nBo\n")
+    Path("news.txt").write_text("Ann met Bo.\n" * 5)
+    made, make = [], NameTagger.__init__
+    monkeypatch.setattr(NameTagger, "__init__", lambda self, names: made.append(names) or make(self, names))
+    assert erda("extract", "news.txt", *more).status == 0
+    assert len(made) == 1
+
+
+def test_commands_read_excel_files(erda: Erda) -> None:
+    Path("t.xls").write_bytes(b"PK\x03\x04")
+    done = erda("teach", "--file", "t.xls")
+    assert (done.status, "CSV" in done.err) == (2, True)
+    openpyxl = pytest.importorskip("openpyxl", reason="openpyxl is not installed: pip install 'erda[excel]'")
+
+    def write(name: str, *rows: tuple[str | None, ...]) -> None:
+        book = openpyxl.Workbook()
+        for row in rows:
+            book.active.append(row)
+        book.save(name)
+
+    taught = [(one, "founded by") for one in FOUNDED] + [(one, "born in") for one in BORN]
+    write("t.xlsx", ("Sentence", "relation"), *taught)
+    assert "5 new examples" in erda("teach", "--file", "t.xlsx", "--columns", "text=sentence").lines[0]
+    write("q.xlsx", ("id", "text", "relation"), *((f"q{i}", *one) for i, one in enumerate(TESTS)))
+    assert erda("predict", "q.xlsx", "--out", "a.jsonl").status == 0
+    assert [json.loads(line)["id"] for line in Path("a.jsonl").read_text().splitlines()] == ["q0", "q1"]
+    assert erda("evaluate", "q.xlsx", "--min-confidence", "0").status == 0
+    write("texts.xlsx", ("text", "year"), ("SpaceX was founded by Elon .", "2002"))
+    assert erda("extract", "texts.xlsx", "--pairs=all", "--out", "f.jsonl").status == 0
+    row = json.loads(Path("f.jsonl").read_text().splitlines()[0])
+    assert (row["line"], row["input"]) == (2, {"year": "2002"})
+
+
+def test_a_pipe_can_be_read_twice_and_faults_name_it() -> None:
+    read_end, write_end = os.pipe()
+    os.write(write_end, b"[[a]] b {{c}}\n")
+    os.close(write_end)
+    name = f"/dev/fd/{read_end}"
+    with pytest.raises(DataError, match=rf"^{name}:1: wrong$"), input_file(name) as path:  # noqa: PT012
+        assert path.read_bytes() == path.read_bytes() == b"[[a]] b {{c}}\n"
+        raise DataError(f"{path}:1: wrong")
+    os.close(read_end)

@@ -1,0 +1,69 @@
+"""Ctrl-C in `erda predict` and `erda extract` keeps the finished rows."""
+
+import gzip
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from command_line import Erda
+from toy_extractor import FOUNDED
+
+from erda.app import answer_files
+from erda.app.version import Version
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".csv.gz", ".parquet"])
+def test_a_stopped_prediction_keeps_the_finished_rows(erda: Erda, monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
+    monkeypatch.setattr(answer_files, "BATCH", 4)
+    erda("teach", "founded by", *FOUNDED)
+    lines = [f"[[X{i}]] was founded by {{{{Y{i}}}}}" if i != 5 else "[[broken" for i in range(11)]
+    Path("q.txt").write_text("\n".join(lines))
+    whole, stopped = f"whole{ending}", f"stopped{ending}"
+    done = erda("predict", "q.txt", "--out", whole)
+    assert (done.status, done.lines) == (2, [f"{whole}: 11 rows"])
+    assert done.err == "erda: q.txt:6: '[[' is never closed; write ']]' where the head ends.\n"
+    answer, asked = Version.predict, []
+
+    def stop(self: Version, given: list, **options: object) -> list:
+        asked.append(len(given))
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return answer(self, given, **options)
+
+    monkeypatch.setattr(Version, "predict", stop)
+    left = Path(f".{stopped}.0123456789abcdef.tmp")  # by a killed process
+    left.touch()
+    done = erda("predict", "q.txt", "--out", stopped)
+    assert (done.status, left.exists()) == (130, False)
+    assert f"{stopped} holds the first 4 rows." in done.err
+    if ending == ".parquet":
+        assert pq.read_table(stopped).equals(pq.read_table(whole).slice(0, 4))
+    else:
+        found, expected = (
+            gzip.decompress(content) if ending == ".csv.gz" else content
+            for content in (Path(stopped).read_bytes(), Path(whole).read_bytes())
+        )
+        assert found.splitlines() == expected.splitlines()[: 5 if ending == ".csv.gz" else 4]
+    assert erda("predict", "q.txt", "--out", stopped).status == 2, "it exists"
+    done = erda("predict", "q.txt", "--out", stopped, "--overwrite")
+    assert done.lines == [f"{stopped}: 11 rows"]
+
+
+def test_a_stopped_extraction_keeps_the_finished_lines(erda: Erda, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_files, "BATCH", 1)
+    erda("teach", "founded by", *FOUNDED)
+    Path("news.txt").write_text("X was founded by Y.\nX and Y and Z.\nX met Y.\n")
+    command = ("extract", "news.txt", "--entity", "X", "--entity", "Y", "--entity", "Z", "--pairs", "all", "--out")
+    assert erda(*command, "whole.jsonl").status == 0
+    answer, asked = Version.answer_texts, []
+
+    def stop(self: Version, given: list, **options: object) -> list:
+        asked.append(given)
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return answer(self, given, **options)
+
+    monkeypatch.setattr(Version, "answer_texts", stop)
+    done = erda(*command, "stopped.jsonl")
+    assert (done.status, "stopped.jsonl holds the first 8 rows." in done.err) == (130, True)
+    assert Path("stopped.jsonl").read_bytes().splitlines() == Path("whole.jsonl").read_bytes().splitlines()[:8]
