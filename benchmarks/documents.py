@@ -117,10 +117,10 @@ def results_page(sections: Sequence[Section], *, made_by: str, title: str) -> st
     parts = [INTRODUCTION.format(title=title, made_by=made_by, n_records=len(records))]
     parts += map(_section, sections)
     parts.append(_origin(record for section in sections for record in section.experiment.records))
-    return _wrapped("\n".join(parts))
+    return wrap_prose("\n".join(parts))
 
 
-def _wrapped(text: str) -> str:
+def wrap_prose(text: str) -> str:
     """Wrap prose at 100 characters; commands, tables and headings stay on one line."""
     lines, in_code = list[str](), False
     for line in text.split("\n"):

@@ -20,7 +20,7 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path, PurePosixPath
 
-from documents import results_page
+from documents import results_page, wrap_prose
 from erda.benchmark.paper.paper_tables import TABLES, paper_layout
 from erda.benchmark.records import Record, Records, audit_record, compact_record, read_records, record_line
 from erda.benchmark.report.report_files import Section
@@ -28,6 +28,7 @@ from erda.errors import ErdaError, join_faults
 from erda.files import write_bytes
 from leaderboard.leaderboard import to_page_html, to_page_markdown
 from leaderboard.rows import published_rows, ranked, record_rows
+from paper_rows import rows_page
 
 ROOT = Path(__file__).resolve().parents[1]
 MADE_BY = "`python benchmarks/results.py`"
@@ -94,6 +95,7 @@ def documents(found: dict[str, Records]) -> dict[str, str]:
     return {
         "REPRODUCIBILITY.md": results_page(paper, title="Reproducibility", made_by=MADE_BY),
         "docs/beyond.md": results_page(beyond, title="Beyond the paper: the records", made_by=MADE_BY),
+        **({"docs/paper-rows.md": wrap_prose(rows_page(paper, made_by=MADE_BY))} if paper else {}),
         "docs/leaderboard.md": to_page_markdown(rows),
         PAGE: to_page_html(rows),
     }

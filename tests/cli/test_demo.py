@@ -9,7 +9,7 @@ from toy_runs import toy_record
 
 from erda.app.extractor import Extractor
 from erda.benchmark.statistics import Summary
-from erda.cli.demo import LINES, PARTS, demonstrate_extractor, summarise
+from erda.cli.demo_commands import LINES, PARTS, demonstrate_extractor, summarise
 from erda.methods import METHODS
 from erda.text.marks import example_from_marks
 

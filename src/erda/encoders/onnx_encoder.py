@@ -13,7 +13,7 @@ import os
 import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -53,7 +53,7 @@ class AboutEncoder:
     vocab_size: int  # ids from here on are the four marks
     special: dict[str, int]  # ids of the special tokens: cls, sep, unk, pad, mask
     sha256: dict[str, str]  # of each file
-    crc32: dict[str, int] = field(default_factory=dict)  # of each file, fast to verify
+    crc32: dict[str, int]  # of each file, fast to verify
     made_from: str = ""  # weights and settings of a graph in the cache
 
     @property
@@ -64,9 +64,7 @@ class AboutEncoder:
 
     def describes(self, files: dict[str, bytes]) -> bool:
         """Whether the files have the stored checksums."""
-        if self.crc32.keys() == self.sha256.keys():
-            return self.crc32 == crc32_of(files)
-        return self.sha256 == digests(files)
+        return self.crc32 == crc32_of(files)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
