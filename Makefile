@@ -17,7 +17,7 @@ $(CORE): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "erda needs Python 3.11 or newer; try: make PYTHON=python3.12 demo")'
 	$(PYTHON) -m venv $(VENV)
 	@echo "Installing the extractor into $(VENV)."
-	$(INSTALL) setuptools wheel
+	$(INSTALL) 'setuptools>=77' wheel
 	$(INSTALL) --no-build-isolation -e .
 	@touch $@
 
