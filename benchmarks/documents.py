@@ -13,7 +13,7 @@ from typing import Any
 from erda.benchmark.experiments import Line, slug_of
 from erda.benchmark.records import Record
 from erda.benchmark.report.comparison import Family, compare_all, p_value
-from erda.benchmark.report.published import published_of
+from erda.benchmark.report.published import find_published
 from erda.benchmark.report.report_files import Section
 from erda.benchmark.report.result_tables import DEVIATION_NOTE, OVER_RELATIONS, interval
 from erda.benchmark.report.table_formats import Cell, Cells, ResultTable, escape_markdown, single_line, to_markdown
@@ -33,7 +33,7 @@ Each table shows, for every method:
   interval of a bootstrap that resamples whole relations;
 - the paper's number (Qin and Joty, 2022, protocol candidates), where there is one;
 - p values of two paired tests against the reference method, two-sided, with Holm's correction over
-  the table;
+  the table; the sign-flip test of n streams gives no p below 2 / 2^n before the correction;
 - forgetting in points, and accuracy on the questions of the newest task;
 - seconds of one stream, learning and prediction together.
 
@@ -148,7 +148,7 @@ def _section(section: Section) -> str:
 def _table(section: Section, protocol: str) -> ResultTable:
     experiment = section.experiment
     family = compare_all(experiment, section.reference, protocol) if section.reference else None
-    published = {line.label: published_of(line, protocol) for line in experiment.lines}
+    published = {line.label: find_published(line.first, protocol) for line in experiment.lines}
     has_paper = any(published.values())
 
     def cells(line: Line) -> Cells:

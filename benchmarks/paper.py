@@ -18,8 +18,8 @@ from erda.benchmark.measures import ALL_SEEN, CANDIDATES
 from erda.benchmark.paper.paper_tables import choose_tables, paper_layout
 from erda.benchmark.paper.run_paper import run_paper
 from erda.benchmark.records import Record, read_records
-from erda.benchmark.report.comparison import compare_lines
-from erda.benchmark.report.published import published_of
+from erda.benchmark.report.comparison import compare_lines, different_streams
+from erda.benchmark.report.published import find_published
 from erda.benchmark.report.report_files import Section
 from erda.cli.settings_options import seeds_of
 from erda.errors import RecordError, SettingsError, join_faults
@@ -58,7 +58,7 @@ def _main_figures(section: Section) -> list[Figure]:
         figures += _over(best, [lines[WITHOUT_AUGMENTATION]], least=1.5)
     figures += _over(best, [lines[name] for name in BASELINES if name in lines], least=0.0)
     for line in lines.values():
-        published = published_of(line, CANDIDATES)
+        published = find_published(line.first, CANDIDATES)
         if published is not None and line.method != "erda":
             theirs = published.last.mean
             away = _final(line) - theirs
@@ -71,7 +71,8 @@ def _main_figures(section: Section) -> list[Figure]:
 def _over(best: Line, others: list[Line], *, least: float) -> list[Figure]:
     """Difference of one line to others, and p of the paired t-test with Holm's correction."""
     figures = []
-    for one in compare_lines(best, others, protocol=CANDIDATES):
+    same = [line for line in others if not different_streams(best, line)]
+    for one in compare_lines(best, same, protocol=CANDIDATES):
         gain = None if one.difference is None else PERCENT * one.difference
         figures.append(Figure(f"  over {one.second}", gain, "points", f">= {least:g}"))
         figures.append(Figure("    p, paired t-test (Holm)", one.p_t_corrected, "", "< 0.05"))

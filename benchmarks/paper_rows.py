@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from erda.benchmark.experiments import Line
 from erda.benchmark.measures import ALL_SEEN, CANDIDATES
 from erda.benchmark.report.comparison import compare_lines
-from erda.benchmark.report.published import published_of
+from erda.benchmark.report.published import find_published
 from erda.benchmark.report.report_files import Section
 
 TABLES = {  # table of `erda paper` -> title
@@ -95,7 +95,7 @@ def _claim(claim: Claim) -> str:
 
 
 def _row(line: Line) -> str:
-    row, ours, seen = published_of(line), line.accuracy(CANDIDATES, -1), line.accuracy(ALL_SEEN, -1)
+    row, ours, seen = find_published(line.first, CANDIDATES), line.accuracy(CANDIDATES, -1), line.accuracy(ALL_SEEN, -1)
     paper = row.last.mean if row else None
     difference = f"{ours.mean - paper:+.2f}" if ours and paper is not None else ""
     numbers = [f"{one:.2f}" if one is not None else "" for one in (paper, ours and ours.mean, seen and seen.mean)]

@@ -77,14 +77,16 @@ def _interval(right: Sequence[int], tests: Sequence[int]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the tables of both protocols."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="--out folders of `erda run`")
+    parser.add_argument(
+        "folders", type=Path, nargs="+", metavar="DIR", help="--out folders of `erda run`, or files of results/"
+    )
     parser.add_argument("--reference", default="posterior", metavar="LINE", help="line to compare with")
     options = parser.parse_args(arguments)
     try:
         lines: dict[str, list[Record]] = {}
         for number, folder in enumerate(options.folders):
             for record in read_records(folder).records:
-                label = f"{record.method}, {folder.name}" if number else record.method
+                label = f"{record.method}, {folder.stem}" if number else record.method
                 lines.setdefault(label, []).append(record)
         if options.reference not in lines:
             raise RecordError(f"No records of '{options.reference}' in {options.folders[0]}.")

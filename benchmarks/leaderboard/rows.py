@@ -83,7 +83,7 @@ def _row(line: Line) -> LeaderboardRow:
     remarks = [method.get("remark", "")]
     if first.corpus:
         remarks.append(f"extra sentences from the corpus {Path(first.corpus).name}")
-    if (n_layers := _encoder_setting(first, "pooled_layers") or 1) > 1:
+    if (n_layers := first.encoder_spec.get("pooled_layers") or _encoder_setting(first, "pooled_layers") or 1) > 1:
         remarks.append(f"mean of the last {n_layers} layers")
     if first.settings.get("method", {}).get("whiten"):
         remarks.append("with Posterior's score")

@@ -125,14 +125,11 @@ def merge_faults(faults: Iterable[str]) -> list[str]:
     >>> merge_faults(["erda 100: no data", "erda 110: no data", "emr 100: no weights"])
     ['erda 100, erda 110: no data', 'emr 100: no weights']
     """
-    owners: dict[tuple[str, ...], list[str]] = {}
-    texts: dict[tuple[str, ...], str] = {}
+    merged: dict[tuple[str, ...], tuple[str, dict[str, None]]] = {}
     for fault in faults:
         owner, _, text = fault.partition(": ")
-        key = tuple(sorted(text.splitlines()))
-        owners.setdefault(key, []).append(owner)
-        texts.setdefault(key, text)
-    return [f"{', '.join(dict.fromkeys(owners[key]))}: {text}" for key, text in texts.items()]
+        merged.setdefault(tuple(sorted(text.splitlines())), (text, {}))[1][owner] = None
+    return [f"{', '.join(owners)}: {text}" for text, owners in merged.values()]
 
 
 def join_faults(faults: Sequence[str], *, total: int | None = None) -> str:

@@ -368,10 +368,9 @@ def check_path(path: str | Path) -> None:
         parts = [os.fsencode(part) for part in Path(path).parts]
     except UnicodeEncodeError:
         raise DataError(f"{path}: not a file name: it holds half of a surrogate pair.") from None
-    if any(b"\0" in part for part in parts):
-        raise DataError(f"{path}: not a file name: it holds a NUL byte.")
-    if any(len(part) > LONGEST_FILE_NAME for part in parts):
-        raise DataError(f"{str(path)[:60]}...: is too long for a file name ({LONGEST_FILE_NAME} bytes at most).")
+    if any(b"\0" in part or len(part) > LONGEST_FILE_NAME for part in parts):
+        said = f"it holds a NUL byte, or a part of it has more than {LONGEST_FILE_NAME} bytes"
+        raise DataError(f"{str(path)[:60]}: not a file name: {said}.")
 
 
 def user_path(name: str | Path) -> Path:

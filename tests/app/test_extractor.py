@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_models import build_model
 from toy_extractor import BORN, CAPITAL, DIM, FOUNDED, QUESTIONS, Words, open_toy, scores, taught
 
 from erda.app.extractor import Extractor
@@ -127,14 +126,6 @@ def test_the_last_example_is_taken_back_where_a_name_is_read(tmp_path: Path) -> 
     assert extractor.version.number == 1
 
 
-def test_a_known_example_is_left_out(tmp_path: Path) -> None:
-    extractor = taught(tmp_path)
-    said = extractor.teach("born in", BORN)
-    assert (said.version, said.n_examples, len(said.duplicates)) == (2, 0, 2)
-    assert len(extractor.history()) == 3, "nothing new is no new version"
-    assert "2 examples known already" in str(said)
-
-
 def test_a_contradicting_example_moves_and_is_said(tmp_path: Path) -> None:
     extractor = taught(tmp_path, method_settings={"name_weight": 0.0})
     said = extractor.teach("moved to", [BORN[0], "[[Ada]] moved to {{Paris}}"])
@@ -214,16 +205,6 @@ def test_a_background_made_later_changes_answers_only_when_it_is_asked_for(tmp_p
     assert open_toy(tmp_path / "x", encoder=encoder, relearn=True).version.number == taken.version.number
     taken.undo()
     np.testing.assert_array_equal(scores(taken), before)
-
-
-def test_an_encoder_learns_only_where_the_method_trains_it(tmp_path: Path) -> None:
-    model = str(build_model(tmp_path / "model").path)
-    kinds = []
-    for method in ("posterior", "seqrun", "posterior"):
-        extractor = Extractor.open(tmp_path / "x", method=method, encoder=model, relearn=True)
-        extractor.teach_many({"founded by": FOUNDED, "born in": BORN})
-        kinds.append(bool(extractor.version.method.encoder.trained_state()))
-    assert kinds == [False, True, False]
 
 
 def test_a_relation_is_taught_by_its_name_alone(tmp_path: Path) -> None:

@@ -17,18 +17,11 @@ from erda.types import Relation
 
 BAD_SENTENCES = {
     "": "no head is marked",
-    "   ": "no head is marked",
     "Tesla was founded by Martin.": "no head is marked; put the first entity in",
     "[[Tesla]] was founded by Martin.": "no tail is marked",
     "[[Tesla was founded by {{Martin}}": "stands inside the head",
     "[[Tesla]] was founded by {{Martin": "'{{' is never closed",
-    "[[The {{Tesla}} works]] were founded": "stands inside the head; close the head first",
-    "[[Tesla {{Mar]]tin}}": "stands inside the head",
-    "Tesla]] was founded by {{Martin}}": "closes no head: nothing is open",
-    "[[Tesla]] [[Ford]] {{Martin}}": "marks a second head",
-    "[[ ]] was founded by {{Martin}}": "the head marks no word",
     "[[Te\x00sla]] was founded by {{Martin}}": r"holds a control character \(\\x00 at character 4\)",
-    "[[Tesla]] \x1b[31m founded {{Martin}}": "holds a control character",
     "[[Tesla]] \ud800 {{Martin}}": r"holds a control character \(\\ud800",
     "[[a]] " + "b " * 20_000 + "{{c}}": "the text has 40,011 characters, at most 20,000 are read",
 }
@@ -38,14 +31,10 @@ BAD_ROWS = [
         {"tokens": ["a", "b"], "head": {"span": [0, 1]}, "tail": {"span": [1, 3]}},
         "tail span .1, 3. ends after the last",
     ),
-    ({"tokens": ["a", "b"], "head": {"span": [0, 2]}, "tail": {"span": [1, 2]}}, "overlaps tail span"),
     ({"tokens": ["a", "b\x07"], "head": {"span": [0, 1]}, "tail": {"span": [1, 2]}}, "control character"),
-    ({"tokens": [], "head": {"span": [0, 1]}, "tail": {"span": [1, 2]}}, "tokens: expected at least 1"),
     ({"text": "", "head": {"span": [0, 1]}, "tail": {"span": [1, 2]}}, "the text is empty"),
-    ({"text": "ab", "head": {"span": [0, 1]}, "tail": {"span": [1, 9]}}, "ends after the last character"),
     ({}, "missing"),
     (7, "expected a text with marks, an Example or a row"),
-    (None, "expected a text with marks"),
 ]
 
 
@@ -131,22 +120,6 @@ def test_a_teaching_that_is_none(extractor: Extractor, what: Any, examples: Any,
 def test_a_method_that_reads_no_names_needs_an_example(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="relation 'a' has no example; this method learns from examples only"):
         open_toy(tmp_path, method="idlvq-c").teach("a", [])
-
-
-def test_examples_that_carry_their_relations(extractor: Extractor) -> None:
-    row = {"tokens": ["a", "b"], "head": {"span": [0, 1]}, "tail": {"span": [1, 2]}, "relation": "per:city_of_birth"}
-    said = extractor.teach_many([example_from_marks("[[a]] b {{c}}", relation="born in"), row])
-    assert said.new == ("per:city_of_birth",)
-    assert extractor.relations[-1] == Relation("per:city_of_birth", "person city of birth")
-    assert len(extractor.examples("born in")) == 3
-
-
-@pytest.mark.parametrize("act", ["predict", "explain", "extract"])
-def test_nothing_was_taught_yet(act: str, tmp_path: Path) -> None:
-    given = ("Ada left Rome.", ["Ada", "Rome"]) if act == "extract" else ("[[a]] b {{c}}",)
-    with pytest.raises(DataError, match=r"Nothing was taught yet: begin with teach\(relation, examples\)"):
-        getattr(open_toy(tmp_path), act)(*given)
-    assert open_toy(tmp_path).predict([]) == []
 
 
 @settings(max_examples=40)

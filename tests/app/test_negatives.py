@@ -135,13 +135,6 @@ def test_edits_move_counterexamples_and_thresholds(tmp_path: Path) -> None:
     assert content(open_toy(tmp_path)) == content(extractor)
 
 
-def test_relearning_keeps_negatives(tmp_path: Path) -> None:
-    extractor = with_negatives(tmp_path)
-    other = open_toy(tmp_path, method="seqrun", relearn=True)
-    assert other.version.number == extractor.version.number + 1
-    assert content(other) == content(extractor)
-
-
 def test_declared_types_are_stored_and_cleared(tmp_path: Path) -> None:
     extractor = taught(tmp_path)
     learned = extractor.version.state.learned

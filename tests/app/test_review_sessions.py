@@ -1,7 +1,9 @@
 """Reviewing one's own text: order, judgements, undo, resumption after a kill; suggestions from plain texts."""
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 
 import pytest
 from toy_extractor import FOUNDED, ROWS, open_toy
@@ -55,18 +57,24 @@ def test_judgements_of_a_review_are_one_version(extractor: Extractor) -> None:
     assert len(set(keys)) == len(keys)
 
 
-def test_ten_judgements_make_a_version_and_change_the_order(extractor: Extractor) -> None:
-    before = extractor.version.number
-    with open_review(extractor, ROWS, relation="born in") as review:
+def test_nobody_waits_for_the_ranking_by_a_new_version(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_review(extractor, ROWS) as review:
+        pool, go, keys = review._shared.pool, Event(), list[str]()
+        assert pool is not None
+        rank = pool.ranked
+        monkeypatch.setattr(pool, "ranked", lambda *given, **asked: rank(*given, **asked) if go.wait(10) else [])
         for _ in range(PER_VERSION):
-            assert review.current is not None
-            assert review.current.relation == "born in"
-            review.judge(holds="born" in review.current.example.tokens)
-        assert extractor.version.number == before + 1
-        assert review.undo(), "an undo reaches into the version"
-        assert extractor.version.number == before + 2
-        assert review.progress.n_judged == PER_VERSION - 1
-    assert extractor.version.number == before + 2, "nothing was pending"
+            keys.append(shown(review))
+            review.judge(holds=True)
+        keys.append(shown(review))
+        assert not go.is_set(), "the next pair is there before the ranking"
+        go.set()
+        assert review.undo()
+        assert shown(review) == keys[PER_VERSION - 1]
+        while review.current:
+            keys.append(shown(review))
+            review.skip()
+        assert {key for key, n in Counter(keys).items() if n > 1} <= {*keys[PER_VERSION - 1 : PER_VERSION + 1]}
 
 
 def test_undo_takes_decisions_back_in_reverse_order(extractor: Extractor) -> None:

@@ -62,12 +62,6 @@ def test_pairs_stay_within_a_sentence(store: Path) -> None:
     assert {(pair.head.type, pair.tail.type) for _, own in without for pair in own} == {("THING", "THING")}
 
 
-def test_many_documents_at_once(store: Path) -> None:
-    nlp = pipeline(store)
-    texts = [TEXT, "", "Tesla was sold .", "Ada was born in London ."] * 3
-    assert [triples(doc) for doc in nlp.pipe(texts, batch_size=2)] == [triples(nlp(text)) for text in texts]
-
-
 def test_a_document_can_be_stored(store: Path) -> None:
     nlp = pipeline(store)
     doc = nlp(TEXT)
@@ -79,13 +73,6 @@ def test_a_document_can_be_stored(store: Path) -> None:
 def test_a_store_that_was_taught_nothing(store: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="taught"):
         pipeline(tmp_path / "nowhere")
-
-
-def test_no_pipeline_is_installed_with_spacy_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spacy.util.get_installed_models", list)
-    assert entities.installed_pipeline() is None
-    monkeypatch.setattr("spacy.util.get_installed_models", lambda: ["xx_other", "aa_other", "en_own"])
-    assert entities.installed_pipeline() == "en_own"
 
 
 def test_many_texts_are_tagged_like_one_after_another() -> None:

@@ -8,7 +8,7 @@ from threading import Event
 
 import numpy as np
 import pytest
-from toy_extractor import BORN, CAPITAL, FOUNDED, QUESTIONS, open_toy, scores, some_relation, taught
+from toy_extractor import BORN, CAPITAL, FOUNDED, open_toy, scores, taught
 
 from erda.app.store import Store, forget, undo
 from erda.errors import DataError, ErdaError, ModelError
@@ -48,14 +48,6 @@ def write_head(folder: Path, **fields: object) -> None:
     head = {**json.loads((folder / "extractor.json").read_text()), **fields}
     current = json.loads((folder / "versions" / f"{head['current']}.json").read_text())
     write_json(folder / "extractor.json", sealed({**head, "identity": current["stamp"]["identity"]}))
-
-
-def test_objects_that_a_backup_lacks_are_written_again(tmp_path: Path) -> None:
-    extractor = taught(tmp_path)
-    for path in (tmp_path / "objects").iterdir():
-        path.unlink()
-    extractor.teach(*next(iter(some_relation(1).items())))
-    assert len(open_toy(tmp_path).predict(QUESTIONS)) == 3
 
 
 def test_an_older_head_put_back_costs_no_version(tmp_path: Path) -> None:
@@ -246,18 +238,6 @@ def test_forgetting_leaves_what_the_method_would_leave(tmp_path: Path, method: s
     for name, rows in expected.checkpoint().rows.items():
         for relation, row in rows.items():
             np.testing.assert_array_equal(found.version.method.checkpoint().rows[name][relation], row)
-
-
-def test_the_last_relation_can_be_forgotten_and_brought_back(tmp_path: Path) -> None:
-    extractor = open_toy(tmp_path)
-    extractor.teach("founded by", FOUNDED)
-    before = scores(extractor)
-    assert forget(Store(tmp_path), "founded by") == 2
-    assert open_toy(tmp_path).relations == ()
-    assert undo(Store(tmp_path)).what == "forgot founded by"
-    np.testing.assert_array_equal(scores(open_toy(tmp_path)), before)
-    with pytest.raises(DataError):
-        forget(Store(tmp_path), "unknown")
 
 
 def test_a_damaged_version_does_not_become_current(tmp_path: Path) -> None:

@@ -106,19 +106,6 @@ def test_a_protocol_is_measured_only_if_every_test_supports_it() -> None:
     assert set(measure([with_lists, without]).accuracy) == {ALL_SEEN}
 
 
-def test_inputs_are_not_modified() -> None:
-    scores = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
-    before = scores.copy()
-    scores.setflags(write=False)
-    test = held_apart(["a", "b"] * 10, [["a", "b", "x", "x"]] * 20)
-    answers = TestAnswers.of(test)
-    gold, listed = answers.gold.copy(), answers.listed.copy() if answers.listed is not None else None
-    measure([mark(Predictions(("a", "b", "c", "d"), scores), answers)])
-    assert (scores == before).all()
-    assert (answers.gold == gold).all()
-    assert (answers.listed == listed).all()
-
-
 def test_unlearned_relations_and_a_wrong_number_of_predictions_are_rejected() -> None:
     for relation, n_predictions in (("spouse", 1), ("a", 2)):
         with pytest.raises(DataError):

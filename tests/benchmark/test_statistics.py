@@ -15,8 +15,8 @@ from toy_runs import line_of
 from erda.benchmark.experiments import Line
 from erda.benchmark.measures import ALL_SEEN, CANDIDATES
 from erda.benchmark.records import Record
-from erda.benchmark.report.comparison import Comparison, compare_lines, different_streams
-from erda.benchmark.statistics import holm, mean_interval, paired_t, relation_interval, sign_flip, smallest_sign_flip
+from erda.benchmark.report.comparison import Comparison, compare_lines
+from erda.benchmark.statistics import holm, paired_t, relation_interval, sign_flip
 from erda.errors import RecordError
 
 # accuracies on 8000 test examples, as in a report
@@ -49,7 +49,7 @@ def loop_sign_flip(differences: Sequence[float]) -> float:
 
 
 @given(pairs)
-def test_t_test_and_interval_equal_scipy(values: list[tuple[float, float]]) -> None:
+def test_the_paired_t_test_equals_scipy(values: list[tuple[float, float]]) -> None:
     first, second = (np.array(side) for side in zip(*values, strict=True))
     differences = list(first - second)
     whole = {round(8000 * one) for one in differences}
@@ -58,8 +58,6 @@ def test_t_test_and_interval_equal_scipy(values: list[tuple[float, float]]) -> N
         return
     expected = stats.ttest_rel(first, second)
     assert paired_t(differences) == pytest.approx(expected.pvalue, rel=1e-6, abs=1e-300)
-    interval = expected.confidence_interval(0.95)
-    assert mean_interval(differences) == pytest.approx((interval.low, interval.high), rel=1e-6, abs=1e-9)
 
 
 def test_t_test_by_hand() -> None:
@@ -73,7 +71,7 @@ def test_sign_flip_equals_the_count_over_all_patterns(values: list[tuple[float, 
     differences = [first - second for first, second in values]
     found = sign_flip(differences)
     assert found == loop_sign_flip(differences)
-    assert smallest_sign_flip(len(differences)) <= found <= 1
+    assert 2 / 2 ** len(differences) <= found <= 1
     assert sign_flip([-one for one in differences]) == found
     assert sign_flip(differences[::-1]) == found
 
@@ -85,7 +83,7 @@ def test_sign_flip_by_hand() -> None:
     assert sign_flip([1, 2, -4]) == 8 / 8  # -1: all
     assert sign_flip([0.0, 0.0, 0.0]) == 1
     # six wins in six streams: the smallest possible p
-    assert sign_flip([0.1, 0.2, 0.1, 0.3, 0.1, 0.2]) == 2 / 64 == smallest_sign_flip(6)
+    assert sign_flip([0.1, 0.2, 0.1, 0.3, 0.1, 0.2]) == 2 / 64
     # ties in floating point: 0.1 + 0.2 - 0.3 is not 0
     assert sign_flip([0.1, 0.2, -0.3]) == 1
 
@@ -104,7 +102,7 @@ def test_holm_by_hand() -> None:
     assert holm([]) == []
     assert holm([None]) == [None]
     # five comparisons of six streams each: the sign-flip test cannot fall below 0.05
-    assert holm([smallest_sign_flip(6)] * 5) == pytest.approx([5 * 0.03125] * 5)
+    assert holm([2 / 64] * 5) == pytest.approx([5 * 0.03125] * 5)
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
@@ -128,26 +126,11 @@ def test_lines_are_paired_by_seed_and_corrected_together(template: Record) -> No
     assert first.difference == pytest.approx(0.15)
     assert first.p_t == pytest.approx(expected.pvalue)
     assert first.p_t_corrected == pytest.approx(2 * expected.pvalue)
-    assert first.interval is not None
-    assert first.interval[0] < 0.15 < first.interval[1]
     assert (first.p_sign, first.p_sign_corrected) == (2 / 16, 4 / 16)
     assert (second.difference, second.p_sign) == pytest.approx((0.0, 1.0))
     assert second.p_t == pytest.approx(1.0)
     assert (first.note, second.note) == ("", "")
     assert compare_lines(erda, [], protocol=CANDIDATES) == ()
-
-
-def test_lines_run_on_different_streams_are_rejected(template: Record) -> None:
-    erda = line(template, "erda", {100: 0.5, 110: 0.6})
-    emr = line(template, "emr", {100: 0.4, 110: 0.5}, digest="another")
-    message = (
-        "Cannot compare 'erda' with 'emr': they were run on different streams (seed 100, manifests stream-1, another-)."
-    )
-    assert different_streams(erda, emr) == message
-    with pytest.raises(RecordError) as caught:
-        compare_lines(erda, [line(template, "fine", {100: 0.4}), emr], protocol=CANDIDATES)
-    assert str(caught.value) == message
-    assert different_streams(erda, line(template, "other", {120: 0.1}, digest="another")) == ""  # no common seed
 
 
 @pytest.mark.parametrize(("seeds", "said"), [((), "No common stream"), ((100,), "One common stream")])
@@ -157,7 +140,7 @@ def test_too_few_streams_give_a_note_instead_of_p(template: Record, seeds: tuple
     (found,) = compare_lines(erda, [other], protocol=CANDIDATES)
     assert found.n == len(seeds)
     assert found.difference == (pytest.approx(0.1) if seeds else None)
-    assert [found.interval, found.p_t, found.p_sign, found.p_t_corrected, found.p_sign_corrected] == [None] * 5
+    assert [found.p_t, found.p_sign, found.p_t_corrected, found.p_sign_corrected] == [None] * 4
     assert found.note.startswith(said)
     assert "--seeds" in found.note
 
@@ -179,15 +162,6 @@ def test_a_protocol_that_was_not_measured_raises(template: Record) -> None:
     note = "One common stream, and a test needs two or more: run both on more --seeds."
     (found,) = compare_lines(bare, [bare], protocol=ALL_SEEN)
     assert found == Comparison("bare", "bare", 1, 0.0, relation_interval=(0.0, 0.0), note=note)
-
-
-def test_two_common_streams_are_enough_and_other_seeds_are_noted(template: Record) -> None:
-    erda = line(template, "erda", {100: 0.5, 110: 0.6, 120: 0.7})
-    emr = line(template, "emr", {100: 0.4, 110: 0.3, 130: 0.1})
-    (found,) = compare_lines(erda, [emr], protocol=ALL_SEEN)
-    assert (found.n, found.p_sign) == (2, 0.5)
-    assert found.p_t == pytest.approx(stats.ttest_rel([0.5, 0.6], [0.4, 0.3]).pvalue)
-    assert found.note == "Without seed 120, 130, which only one of the two has."
 
 
 def test_the_interval_over_relations_equals_a_bootstrap_relation_by_relation() -> None:

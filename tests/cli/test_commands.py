@@ -173,7 +173,7 @@ def test_a_small_demo_shows_its_results(
         )
 
     monkeypatch.setattr("erda.settings.load.run_settings", small)
-    monkeypatch.setattr("erda.cli.demo.N_SENTENCES", 60)
+    monkeypatch.setattr("erda.cli.demo_commands.N_SENTENCES", 60)
     printed, final = demo(tmp_path, capsys)
     assert final["posterior"] > 0.5
     assert "8 of 8 before, 8 of 8 after for the first four relations; 2 of 2 for the fifth." in printed
@@ -201,17 +201,9 @@ def test_a_run_needs_no_more_than_it_uses(own_data: Path, tmp_path: Path) -> Non
     assert "Runs done: 1" in answer.stdout
 
 
-def test_other_settings_in_the_same_folder(own_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["--method", "seqrun", "--seeds", "1", "--set", "epochs=1"]
-    assert main(run_command(own_data, tmp_path, *command)) == 0
-    capsys.readouterr()
-    assert main(run_command(own_data, tmp_path, *command[:-1], "epochs=2")) == 2
-    assert "method.epochs: 1 there, 2 now" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("method", "encoder", "warned"),
-    [("posterior", "bilstm", True), ("posterior,erda", "bilstm", False), ("posterior", "minilm", False)],
+    [("posterior", "bilstm", True), ("erda", "bilstm", False), ("posterior", "minilm", False)],
 )
 def test_an_encoder_that_nobody_trains_is_named(
     method: str, encoder: str, warned: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]

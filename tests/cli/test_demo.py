@@ -9,8 +9,8 @@ from toy_runs import toy_record
 
 from erda.app.extractor import Extractor
 from erda.benchmark.statistics import Summary
-from erda.cli import demo
-from erda.cli.demo import LINES, PARTS, demonstrate_extractor, summarise
+from erda.cli import demo_commands
+from erda.cli.demo_commands import LINES, PARTS, demonstrate_extractor, summarise
 from erda.cli.main import main
 from erda.methods import METHODS
 from erda.text.marks import example_from_marks
@@ -67,6 +67,6 @@ def test_the_summary_has_one_row_per_method_with_and_without_a_corpus(tmp_path: 
 def test_a_part_runs_alone(part: list[str], shown: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[str] = []
     for name in ("extractor", "methods"):
-        monkeypatch.setattr(demo, f"demonstrate_{name}", lambda *_, name=name, **__: called.append(name))
+        monkeypatch.setattr(demo_commands, f"demonstrate_{name}", lambda *_, name=name, **__: called.append(name))
     assert main(["demo", *part]) == 0
     assert called == shown

@@ -53,6 +53,8 @@ def test_a_review_by_lines_judges_undoes_and_resumes(store: Erda) -> None:
     ]
     last = store("review", "my-text.txt")
     assert "Every likely pair of the text was shown" in last.out
+    Path("none.txt").write_text("nothing here\n")
+    assert "No entity was found in the text. Entities were guessed" in store("review", "none.txt").out
 
 
 def test_a_review_of_one_relation_names_the_store_in_its_hints(store: Erda) -> None:
@@ -88,24 +90,6 @@ def test_the_numbers_of_relations_follow_what_another_process_teaches(
     extractor = Extractor.open("my-extractor")
     assert len(extractor.examples("born in")) > len(BORN)
     assert len(extractor.examples("capital of")) == len(CAPITAL)
-
-
-def test_bad_input_is_one_line(store: Erda) -> None:
-    for words, said in (
-        (["-"], "your answers are read from standard input"),
-        (["missing.txt"], "missing.txt"),
-        (["sheet.ods"], "save it as .xlsx or CSV"),
-    ):
-        done = store("review", *words)
-        assert (done.status, done.err.count("\n")) == (2, 1)
-        assert said in done.err
-    Path("none.txt").write_text("nothing here\n")
-    assert "No entity was found in the text. Entities were guessed" in store("review", "none.txt").out
-
-
-def test_the_help_shows_every_key() -> None:
-    for key in "ynsuq?":
-        assert f"  {key}  " in review_command.REVIEW
 
 
 KEYS = """

@@ -14,7 +14,7 @@ import erda
 from erda.cli.main import GROUPS, build_parser, main
 from erda.cli.printing import PrintableOutput, print_line
 from erda.encoders import build_encoder
-from erda.errors import DataError, ErdaError, one_line, printable, require, unknown_name
+from erda.errors import DataError, printable, unknown_name
 
 CLOSED = "erda: Standard output is closed; redirect it to a file or to /dev/null."
 HOSTILE = "a\x1b]0;owned\x07b\x9b2Jc\u202ed\ud800e\x00"
@@ -28,15 +28,11 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
                 yield from parsers(child)
 
 
-def test_what_could_steer_a_terminal_is_written_out() -> None:
+def test_faults_and_output_carry_no_control_characters(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert printable(HOSTILE) == r"a\x1b]0;owned\x07b\x9b2Jc\u202ed\ud800e\x00"
     assert printable("Zoë\t naïve 東京\n") == "Zoë\t naïve 東京\n"
-    assert one_line("a\nb\x1b[31m") == r"a\nb\x1b[31m"
-
-
-def test_faults_and_output_carry_no_control_characters(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
     assert main(["run", "--out", "x", "--dataset", "a\x1b[2Jb"]) == 2
     assert r"Unknown dataset 'a\x1b[2Jb'" in capsys.readouterr().err
     monkeypatch.setattr("erda.cli.data_commands.LISTS", {"methods": lambda: iter([(HOSTILE, "about", [])])})
@@ -151,11 +147,3 @@ def test_a_command_whose_extra_is_missing_says_what_to_install(
     assert f"{module}: not installed" in answer.stderr
     assert "pip install 'erda[corpus]'" in answer.stderr
     assert "Traceback" not in answer.stderr
-
-
-def test_require_names_everything_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    require("torch")
-    monkeypatch.setitem(sys.modules, "faiss", None)
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(ErdaError, match=r"faiss, jinja2: not installed.*pip install 'erda\[corpus,report\]'"):
-        require("faiss", "duckdb", "jinja2")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tiny_models import build_model
 from toy_pairs import toy_rows, toy_sentences
 
-from erda.corpus.similarity_run import HeldOut, auc, measure_similarity, neighbour_agreement
+from erda.corpus.similarity_run import auc, measure_similarity, neighbour_agreement
 from erda.corpus.training_pairs import mine_pairs
 from erda.errors import DataError
 
@@ -54,18 +54,15 @@ class MaskedOnly:
 def test_auc_and_agreement_of_a_model(tmp_path):
     examples = toy_sentences(80)
     rows = toy_rows(build_model(tmp_path, n_layers=1), tmp_path / "rows.jsonl", examples)
-    held_out = HeldOut(rows, mine_pairs(rows, np.arange(len(rows)), seed=0))
-    found = measure_similarity(MaskedOnly(examples), held_out=held_out, validation=examples)
+    pairs = mine_pairs(rows, np.arange(len(rows)), seed=0)
+    found = measure_similarity(MaskedOnly(examples), rows, pairs, validation=examples)
     assert found.auc == pytest.approx(0.5, abs=0.2)
     assert found.auc_blanked > 0.6
     assert found.n_pairs == 80
     assert found.n_validation == 240
     assert 0 < found.agreement < 0.6
-    nothing = measure_similarity(MaskedOnly([]), held_out=HeldOut(rows, mine_pairs(rows, np.arange(0), seed=0)))
+    none = pairs.take(slice(0))
+    nothing = measure_similarity(MaskedOnly([]), rows, none)
     assert (nothing.auc, nothing.agreement, nothing.n_pairs) == (None, None, 0)
-
-
-def test_validation_needs_relations():
-    examples = [replace(one, relation=None) for one in toy_sentences(4)]
     with pytest.raises(DataError):
-        measure_similarity(MaskedOnly([]), validation=examples)
+        measure_similarity(MaskedOnly([]), rows, none, validation=[replace(examples[0], relation=None)])

@@ -27,7 +27,7 @@ sys.exit(main())
 
 
 def test_training_imports_no_corpus_libraries():
-    modules = "erda.corpus.similarity_training, erda.corpus.similarity_run, erda.cli.corpus"
+    modules = "erda.corpus.similarity_training, erda.corpus.similarity_run, erda.cli.corpus_commands"
     code = f"import sys\nfor name in {ABSENT!r}: sys.modules[name] = None\nimport {modules}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from erda.cli import corpus as corpus_command
+from erda.cli import corpus_commands as corpus_command
 from erda.corpus.corpus_build import build_corpus
 from erda.corpus.corpus_store import CorpusStore
 

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 import augmentation
-from erda.cli.demo import atlas_corpus
+from erda.cli.demo_commands import atlas_corpus
 from erda.settings.load import run_settings
 
 

@@ -235,6 +235,9 @@ def test_answers_go_on_while_the_store_is_gone_and_follow_it_when_it_is_back(
 
 
 def test_a_full_disk_is_told_and_nothing_is_lost(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "Bern is the capital of Switzerland ."
+    judgement = {"key": served.post("/v1/review/texts", {"texts": [text]})["pair"]["key"], "holds": True}
+
     def full(*given: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -244,8 +247,10 @@ def test_a_full_disk_is_told_and_nothing_is_lost(served: Served, monkeypatch: py
     job = served.post("/v1/teach", {"relation": "owns", "examples": ["[[Ann]] owns the {{dog}} ."], "job": True}, 202)
     assert wait_for(served, job["id"])["failure"]["error"] == "cannot_write"
     assert served.post("/v1/predict", {"text": QUESTION})["version"] == 2
+    assert served.post("/v1/review/judge", judgement, 503)["error"] == "cannot_write"
     monkeypatch.undo()
-    assert served.post("/v1/teach", {"relation": "owns", "examples": ["[[Ann]] owns the {{dog}} ."]})["version"] == 3
+    assert served.post("/v1/review/judge", judgement)["n_judged"] == 1
+    assert served.post("/v1/teach", {"relation": "owns", "examples": ["[[Ann]] owns the {{dog}} ."]})["n_examples"] == 1
 
 
 def test_what_another_process_teaches_is_answered(served: Served, extractor: Extractor) -> None:

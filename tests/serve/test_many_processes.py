@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 import requests
+from fastapi import Response
 from toy_server import QUESTION, Served, serving, toy_store
 from toy_words import FOUNDED, Words
 
 from erda.app.extractor import Extractor
 from erda.serve.application import ServerSettings, build_application
-from erda.serve.ray_engine import ToWriter, WrittenReply, answer_of, is_change
+from erda.serve.ray_engine import ToWriter, answer_of, is_change
 from ray_cluster import two_nodes
 
 
@@ -25,7 +26,7 @@ def test_a_replica_hands_changes_on_to_the_writer_and_follows_it(tmp_path: Path)
     writer = build_application(ServerSettings(store), toy_store(store))
     written = list[str]()
 
-    async def write(scope: Any, body: bytes) -> WrittenReply:
+    async def write(scope: Any, body: bytes) -> Response:
         written.append(f"{scope['method']} {scope['path']}")
         return await answer_of(writer, scope, body)
 

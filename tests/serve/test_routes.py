@@ -58,17 +58,6 @@ def test_a_fault_names_its_place(served: Served, body: Any, where: str, part: st
     assert part in failure["message"]
 
 
-def test_a_teaching_answers_at_once(served: Served) -> None:
-    taught = served.post(
-        "/v1/teach", {"relation": "owns", "examples": ["[[Ann]] owns the {{dog}} .", "[[Joe]] owns the {{hat}} ."]}
-    )
-    assert (taught["version"], taught["new"], taught["n_examples"]) == (3, ["owns"], 2)
-    answer = served.post("/v1/predict", {"text": "[[Joe]] owns the {{hat}} ."})
-    assert (answer["version"], answer["ranked"][0]["relation"]) == (3, "owns")
-    many = served.post("/v1/teach", {"examples": [{"text": "[[x]] near {{y}}", "relation": "near"}]})
-    assert many["new"] == ["near"]
-
-
 def test_extraction_keeps_offsets_and_says_which_tagger_ran(served: Served) -> None:
     body = {"text": "Yes. SpaceX was founded by Elon .", "entities": ["SpaceX", {"span": [27, 31]}], "keep": "all"}
     assert "names or marks" in served.post("/v1/extract", body, status=422)["message"]
@@ -80,16 +69,6 @@ def test_extraction_keeps_offsets_and_says_which_tagger_ran(served: Served) -> N
     assert (answer["relation"], answer["head_type"]) == ("founded by", "ORG")
     body["entities"][0]["span"] = [4, 10]
     assert "not 'SpaceX'" in served.post("/v1/extract", body, status=422)["message"]
-
-
-def test_explanations_and_evaluations(served: Served) -> None:
-    why = served.post("/v1/explain", {"text": QUESTION})
-    assert why["nearest"][0]["relation"] == "founded by"
-    assert {word["word"] for word in why["words"]} == {"was", "founded", "by", "."}
-    labelled = [{"text": QUESTION, "relation": "founded by"}, {"text": QUESTIONS[1], "relation": "Other"}]
-    scored = served.post("/v1/evaluate", {"examples": labelled, "no_relation": ["Other"]})
-    assert (scored["n"], scored["relations"]["founded by"]["recall"]) == (2, 1.0)
-    assert {"truth": "founded by", "answer": "founded by", "n": 1} in scored["confusion"]
 
 
 def test_a_relation_is_taught_by_patterns(served: Served) -> None:
@@ -231,7 +210,7 @@ def posts(document: Any) -> Iterator[tuple[str, Any, Any]]:
 
 def check_documented(document: Any, call: Any, answer: requests.Response) -> None:
     """The status of an answer is documented, and its body is as documented."""
-    documented = call["responses"][str(answer.status_code)]["content"]
+    documented = call["responses"].get(str(answer.status_code), call["responses"]["default"])["content"]
     if "application/json" in documented:
         schema = documented["application/json"]["schema"]
         jsonschema.validate(answer.json(), {**schema, "components": document["components"]})

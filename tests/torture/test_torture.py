@@ -9,6 +9,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import changes
 import damage as damaging
@@ -42,7 +43,7 @@ def test_every_command_of_the_trial_parses(tmp_path: Path, capsys: pytest.Captur
     """An unknown command or option counts as a clear answer, so the trial itself does not notice it."""
     (tmp_path / "run").mkdir()
     (tmp_path / "taught" / "versions").mkdir(parents=True)
-    calls = [toys.RUN, toys.BUILD, toys.TRAIN, toys.INDEX, toys.AUGMENT, toys.FROZEN, toys.TEACH, toys.MORE]
+    calls: list[Any] = [toys.RUN, toys.BUILD, toys.TRAIN, toys.INDEX, toys.AUGMENT, toys.FROZEN, toys.TEACH, toys.MORE]
     calls += [toys.REJECT, toys.TUNE, toys.PREDICT, changes.REVIEW, *(writing.call for writing in ownership.WRITINGS)]
     calls += [command.words for command in (*changes.EDITS, *changes.OUTPUTS)]
     calls += [question.call for question in damaging.QUESTIONS]

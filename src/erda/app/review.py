@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from threading import RLock
 
@@ -89,7 +91,9 @@ class SharedReview:
         self.pool, self._has_texts, self._progress = pool, pool is None, progress
         self._pool_is_of: object = None  # state of `texts.json`
         self._ranked: dict[str | None, list[Candidate]] = {}  # by the relation that the review is limited to
-        self._ranked_by = ""  # identity of the version
+        self._ranked_by: Version | None = None
+        self._ranker = ThreadPoolExecutor(1, "erda-ranking")
+        self._ranking: tuple[object, int, Future[list[Candidate]]] | None = None  # used after the next decision
         self._candidates: dict[str, Candidate] = {}  # all that were ranked
         self._shown: tuple[Candidate, str] | None = None  # a pair, and the identity of its relation
         self._held: tuple[Version, frozenset[str]] | None = None
@@ -214,7 +218,8 @@ class SharedReview:
 
     def _use(self, pool: CandidatePool | None) -> None:
         self.pool, self._pool_is_of = pool, file_state(self._folder / TEXTS)
-        self._ranked_by, self._candidates, self._shown = "", {}, None
+        self._ranked, self._ranked_by, self._ranking = {}, None, None  # those of other texts
+        self._candidates, self._shown = {}, None
 
     def _read_pool(self, version: Version, texts: ReviewTexts, progress: Progress | None = None) -> CandidatePool:
         rows = [TextRow(text) for text in texts.texts]
@@ -222,21 +227,37 @@ class SharedReview:
         return CandidatePool(version, rows, pronouns=texts.pronouns, vectors=path, progress=progress)
 
     def _left(self, version: Version, relation: str | None, journal: ReviewJournal) -> list[Candidate]:
-        """The undecided pairs, most useful first; they are ranked again when a ranking is used up."""
+        """The undecided pairs, most useful first; they are ranked again when a ranking is used up.
+
+        A new version ranks them while the person decides about one more pair, so that nobody waits.
+        """
         path = self._folder / TEXTS
         if self._has_texts and file_state(path) != self._pool_is_of:  # after a restart, or a purge
             texts = read_sealed(path, ReviewTexts, remedy=f"Delete {path}.") if path.exists() else None
             self._use(self._read_pool(version, texts) if texts else None)
         if self.pool is None:
             return []
-        if self._ranked_by != version.state.stamp.identity:
-            self._ranked, self._ranked_by = {}, version.state.stamp.identity
-        found, shown = self._ranked.get(relation), journal.shown
+        found, shown, mine = self._ranked.get(relation), journal.shown, (version.state.stamp.identity, relation)
         left = [one for one in found or () if one.key not in shown]
-        if found is None or (found and not left):
-            left = self.pool.ranked(version, relation, without=shown, progress=self._progress)
-            self._ranked[relation] = list(left)
-            self._candidates |= {one.key: one for one in left}
+        is_new = self._ranked_by is None or self._ranked_by.state.stamp.identity != mine[0]
+        if is_new and left and self._ranked_by and self._ranked_by.relations == version.relations:
+            if self._ranking is None or self._ranking[0] != mine:
+                self._ranking = (
+                    mine,
+                    len(shown),
+                    self._ranker.submit(self.pool.ranked, version, relation, without=shown),
+                )
+            if self._ranking[1] == len(shown):
+                return left
+        if is_new or found is None or (found and not left):
+            begun, self._ranking = self._ranking, None
+            if begun is None or begun[0] != mine:
+                rank = partial(self.pool.ranked, version, relation, without=shown, progress=self._progress)
+                begun = mine, len(shown), self._ranker.submit(rank)
+            self._ranked = {**({} if is_new else self._ranked), relation: begun[2].result()}
+            self._ranked_by = version
+            self._candidates |= {one.key: one for one in self._ranked[relation]}
+            left = [one for one in self._ranked[relation] if one.key not in shown]
         return left
 
     def _current(self, version: Version, relation: str | None, journal: ReviewJournal) -> Candidate | None:
@@ -297,7 +318,7 @@ class Review:
     """A person's review of some texts: `current` is the pair to decide about; None if there is none left."""
 
     def __init__(self, extractor: Extractor, shared: SharedReview, relation: str | None = None) -> None:
-        self.extractor, self.pool, self._shared = extractor, shared.pool, shared
+        self.extractor, self._shared = extractor, shared
         self._only = self.version.known(relation) if relation else None
         self._done = list[str]()  # keys of the decisions so far
         self.save()
@@ -307,6 +328,11 @@ class Review:
     def version(self) -> Version:
         """The version that proposes."""
         return self.extractor.version
+
+    @property
+    def hint(self) -> str:
+        """How to get a better tagger; empty if there is none."""
+        return self._shared.pool.hint if self._shared.pool else ""
 
     @property
     def relation(self) -> str | None:

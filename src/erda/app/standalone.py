@@ -99,14 +99,6 @@ class Predictor:
             return columns[:1].tolist() if row.sum() >= self.least_known else []
         return [i for i in columns.tolist() if row[i] >= self.known["least"][i]]
 
-    def scores(self, sentences: Iterable[str | Mapping[str, Any]]) -> np.ndarray:
-        """Log odds of each relation against an unseen relation: [n_sentences, n_relations]."""
-        return self.fitted.scores(_unit_rows(self.vectors(sentences))).astype(np.float32)
-
-    def vectors(self, sentences: Iterable[str | Mapping[str, Any]]) -> np.ndarray:
-        """Vectors of sentences: [n_sentences, dim]."""
-        return self._embed([read_sentence(sentence) for sentence in sentences])
-
     def _embed(self, examples: Sequence[Example]) -> np.ndarray:
         pieces = self.tokenizer.encode(examples)
         with ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -272,19 +272,12 @@ def _key(value: Mapping[str, Any]) -> str:
 
 
 def _stream_notes(lines: Sequence[Line]) -> list[str]:
-    """Notes on lines of a table that were not run on the same streams."""
+    """A note on lines of a table with other seeds than the others."""
     notes = []
     seeds = {line.label: [record.seed for record in line.records] for line in lines}
     if len({tuple(one) for one in seeds.values()}) > 1:
         listed = "; ".join(f"{label}: {', '.join(map(str, one))}" for label, one in seeds.items())
         notes.append(f"Not the same seeds in every line, so means are not paired ({listed}).")
-    digests: dict[int, set[str]] = {}
-    for line in lines:
-        for record in line.records:
-            digests.setdefault(record.seed, set()).add(record.digest)
-    changed = [str(seed) for seed, found in digests.items() if len(found) > 1]
-    if changed:
-        notes.append(f"Seed {', '.join(changed)}: the lines were run on different streams (manifests differ).")
     return notes
 
 

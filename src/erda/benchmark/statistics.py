@@ -58,17 +58,6 @@ def paired_t(differences: Sequence[float]) -> float | None:
     return float(stats.ttest_1samp(differences, 0.0).pvalue)
 
 
-def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """95 % interval of a mean by the t distribution; None for fewer than two values."""
-    if len(values) < 2:
-        return None
-    from scipy import stats
-
-    mean, error = math.fsum(values) / len(values), float(stats.sem(values))
-    half = error * float(stats.t.ppf((1.0 + LEVEL) / 2.0, len(values) - 1))
-    return mean - half, mean + half
-
-
 def relation_interval(right: Sequence[float], tests: Sequence[float]) -> tuple[float, float] | None:
     """95 % interval of sum(right) / sum(tests) under resampling of relations; None for fewer than two relations.
 
@@ -98,11 +87,6 @@ def sign_flip(differences: Sequence[float]) -> float | None:
         (whole,), np.sum, permutation_type="samples", n_resamples=2 ** len(whole), vectorized=True
     )
     return float(found.pvalue)
-
-
-def smallest_sign_flip(n: int) -> float:
-    """Smallest p of the exact sign-flip test with `n` streams: 2 of 2^n patterns."""
-    return min(1.0, 2.0 / 2.0**n)
 
 
 def holm(ps: Sequence[float | None]) -> list[float | None]:

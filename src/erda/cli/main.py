@@ -21,20 +21,16 @@ from erda.errors import EXTRAS, ErdaError, not_installed
 GROUPS: dict[
     str, dict[str, tuple[str, ...]]
 ] = {  # title -> module of erda.cli -> its commands; only the module of the command that runs is imported
-    "first steps": {"demo": ("demo",)},
+    "first steps": {"demo_commands": ("demo",)},
     "an extractor of your own": {
         "teach_commands": ("teach", "relations", "forget", "edit"),
         "review_commands": ("review",),
         "predict_commands": ("predict", "extract", "evaluate", "tune"),
         "version_commands": ("versions", "export"),
-        "serve": ("serve",),
+        "serve_commands": ("serve",),
     },
-    "experiments": {
-        "run": ("run",),
-        "paper": ("paper",),
-        "report": ("report",),
-    },
-    "data and unlabelled text": {"data_commands": ("list", "data"), "corpus": ("corpus",)},
+    "experiments": {"run_commands": ("run", "paper", "report")},
+    "data and unlabelled text": {"data_commands": ("list", "data"), "corpus_commands": ("corpus",)},
 }
 EXAMPLES = """\
 `erda COMMAND --help` says more about a command.

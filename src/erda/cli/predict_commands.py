@@ -221,7 +221,7 @@ def _show(row: PlainRow) -> None:
 
 
 def run_evaluate(options: argparse.Namespace) -> None:
-    """Print the evaluation of a file, or the answers that differ between two versions."""
+    """Print the evaluation of a file."""
     from erda.app.evaluation import read_labelled
     from erda.app.texts import is_annotated
 
@@ -295,9 +295,8 @@ def run_tune(options: argparse.Namespace) -> None:
         labelled = options.file
         if not is_annotated(labelled):
             labelled = read_examples(labelled, options.format, options.no_relation, columns=options.columns)
-        found = extractor.tune(
-            labelled, precision=options.precision, no_relation=options.no_relation, progress=progress
-        )
+        asked = {"precision": options.precision, "no_relation": options.no_relation}
+        found = extractor.tune(labelled, progress=progress, **asked)
     overall = TunedRelation(found.threshold, False, found.expected)
     rows: list[tuple[object, ...]] = [("relation", "threshold", "rows", "precision", "recall")]
     for name, one in [*found.relations.items(), ("all", overall)]:

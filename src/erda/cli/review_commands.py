@@ -101,8 +101,8 @@ def _review(options: argparse.Namespace) -> None:
     with ExitStack() as stack:
         with progress_bar("embedding") as progress:
             review = stack.enter_context(open_review(extractor, rows, progress=progress, **asked))
-        if review.pool.hint:
-            print_line(review.pool.hint, file=sys.stderr)
+        if review.hint:
+            print_line(review.hint, file=sys.stderr)
         with _keys() as read:
             _loop(review, read, undo=command(options, "versions --undo"))
         _say_counts(review)

@@ -51,21 +51,21 @@ def add_sets(parser: argparse.ArgumentParser, text: str) -> None:
     parser.add_argument("--set", action="append", default=[], dest="sets", metavar="NAME=VALUE", help=text)
 
 
-def load_settings(options: argparse.Namespace, *more_sets: str) -> RunSettings:
+def load_settings(options: argparse.Namespace) -> RunSettings:
     """Validate the options of `add_settings`; report all faults at once."""
     from erda.settings.load import layers_of, settings_from
 
     faults: list[str] = []
-    given = _given(options, [*options.sets, *more_sets], faults)
-    return settings_from([*layers_of(options.preset, options.config), given], faults=faults)
+    layer = _layer(options, faults)
+    return settings_from([*layers_of(options.preset, options.config), layer], faults=faults)
 
 
 def read_given(options: argparse.Namespace) -> dict[str, SettingValue]:
     """The layer of `--set` and the flags, not yet validated."""
     faults: list[str] = []
-    given = _given(options, options.sets, faults)
+    layer = _layer(options, faults)
     refuse(faults)
-    return given
+    return layer
 
 
 def seeds_of(options: argparse.Namespace) -> tuple[int, ...] | None:
@@ -75,40 +75,39 @@ def seeds_of(options: argparse.Namespace) -> tuple[int, ...] | None:
     return None if options.seeds is None else value_of_text(tuple[int, ...], options.seeds)
 
 
-def _given(options: argparse.Namespace, sets: Iterable[str], faults: list[str]) -> dict[str, SettingValue]:
+def _layer(options: argparse.Namespace, faults: list[str]) -> dict[str, SettingValue]:
+    """The values of `--set`, and those of the flags, which win."""
+    from erda.settings.load import SettingValue
+
+    layer = _set_values(options.sets, faults)
+    for name, (flag, *_) in FLAGS.items():
+        if (value := getattr(options, name, None)) is not None:
+            layer[name] = SettingValue(value, flag, is_text=isinstance(value, str))
+    return layer
+
+
+def _set_values(sets: Iterable[str], faults: list[str]) -> dict[str, SettingValue]:
     from erda.settings.load import SettingValue, tidy_name
 
-    texts = {name: getattr(options, name, None) for name in FLAGS}
-    flags = {
-        name: SettingValue(text, FLAGS[name][0], is_text=isinstance(text, str))
-        for name, text in texts.items()
-        if text is not None
-    }
-    return {
-        **{tidy_name(name): SettingValue(text, f"--set {name}", is_text=True) for name, text in _pairs(sets, faults)},
-        **flags,
-    }
-
-
-def _pairs(sets: Iterable[str], faults: list[str]) -> Iterable[tuple[str, str]]:
+    values = {}
     for text in sets:
         name, sign, value = (part.strip() for part in text.partition("="))
         if sign and name:
-            yield name, value
+            values[tidy_name(name)] = SettingValue(value, f"--set {name}", is_text=True)
         else:
             faults.append(f"--set {text}: expected name=value.")
+    return values
 
 
 def settings_of(model: type[S], sets: Iterable[str], flags: Mapping[str, Any], *, what: str) -> S:
     """Validate `--set` and flags, which win, as one settings model; report all faults at once."""
     from erda.fields import flat_kinds
-    from erda.settings.load import SettingValue, tidy_name, validated
+    from erda.settings.load import SettingValue, validated
 
     faults: list[str] = []
-    given = {tidy_name(name): SettingValue(text, f"--set {name}", is_text=True) for name, text in _pairs(sets, faults)}
-    given |= {name: SettingValue(value, name) for name, value in flags.items()}
+    values = _set_values(sets, faults) | {name: SettingValue(value, name) for name, value in flags.items()}
     kinds = flat_kinds(model)
-    faults += [f"{given[name].origin}: {unknown_name(what, name, kinds)}" for name in given if name not in kinds]
-    settings = validated(model, given, faults)
+    faults += [f"{values[name].origin}: {unknown_name(what, name, kinds)}" for name in values if name not in kinds]
+    settings = validated(model, values, faults)
     refuse(faults)
     return settings

@@ -256,11 +256,9 @@ def run_relations(options: argparse.Namespace) -> None:
 
 
 def declarations(known: TaughtRelation) -> list[str]:
-    """What was declared about a relation."""
-    said = list[str]()
-    for role, types in (("head", known.head_types), ("tail", known.tail_types)):
-        said += [f"{role} types: {', '.join(types)}"] if types else []
-    return said
+    """The declared entity types of a relation."""
+    roles = {"head": known.head_types, "tail": known.tail_types}
+    return [f"{role} types: {', '.join(types)}" for role, types in roles.items() if types]
 
 
 def run_forget(options: argparse.Namespace) -> None:

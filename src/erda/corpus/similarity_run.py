@@ -48,14 +48,6 @@ class SimilarityMeasures:
     n_validation: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HeldOut:
-    """Sentence pairs of held-out entity pairs, as indices into `rows`."""
-
-    rows: PairRows
-    pairs: PairSet
-
-
 def auc(positive: np.ndarray, negative: np.ndarray) -> float:
     """Probability that a random positive scores above a random negative; ties count half (Mann-Whitney)."""
     if not len(positive) or not len(negative):
@@ -88,14 +80,14 @@ def pair_auc(model: SimilarityModel, rows: PairRows, pairs: PairSet, *, blank_na
 
 
 def measure_similarity(
-    model: SimilarityModel, *, held_out: HeldOut | None = None, validation: Sequence[Example] = ()
+    model: SimilarityModel, rows: PairRows, pairs: PairSet, *, validation: Sequence[Example] = ()
 ) -> SimilarityMeasures:
-    """Measure AUC on the first `MAX_PAIRS` held-out pairs with a hard negative, and agreement on `validation`."""
-    kept = np.flatnonzero(held_out.pairs.negative != NONE)[:MAX_PAIRS] if held_out is not None else np.empty(0, int)
+    """Measure AUC on the first `MAX_PAIRS` pairs of `rows` with a hard negative, and agreement on `validation`."""
+    kept = np.flatnonzero(pairs.negative != NONE)[:MAX_PAIRS]
     aucs: tuple[float | None, float | None] = (None, None)
-    if held_out is not None and len(kept):
-        pairs = held_out.pairs.take(kept)
-        aucs = (pair_auc(model, held_out.rows, pairs), pair_auc(model, held_out.rows, pairs, blank_names=True))
+    if len(kept):
+        some = pairs.take(kept)
+        aucs = (pair_auc(model, rows, some), pair_auc(model, rows, some, blank_names=True))
     agreement = None
     if validation:
         unlabelled = [example for example in validation if example.relation is None]
@@ -166,7 +158,7 @@ def run_training(
     spare = None if settings.limit is None else int(2 * settings.limit / (1 - settings.held_out)) + 1
     rows = read_pair_rows(paths, tokenizer, limit=spare, seed=how.seed)
     among, outside = rows.split(settings.held_out)
-    held_out = HeldOut(rows, mine_pairs(rows, outside, seed=how.seed))
+    pairs = mine_pairs(rows, outside, seed=how.seed)
     counts = f"{len(among):,} rows to train on, {len(rows) - len(among):,} held out, {len(labelled):,} labelled"
     print(one_line(counts), file=sys.stderr)
 
@@ -174,7 +166,7 @@ def run_training(
         if not settings.measure:
             return None
         model = SimilarityModel(folder, weights, max_pieces=how.max_pieces, device=machine.device)
-        return measure_similarity(model, held_out=held_out, validation=labelled)
+        return measure_similarity(model, rows, pairs, validation=labelled)
 
     before = measures(None)
     start = time.perf_counter()

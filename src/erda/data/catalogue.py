@@ -26,7 +26,7 @@ from erda.data.fewrel_dataset import (
 from erda.data.formats import read_jsonl, read_relation_list, read_tacred
 from erda.data.own_data import OWN_SHOTS, name_relations, read_own, relation_files
 from erda.data.streams import TaskStream
-from erda.errors import DataError, SettingsError, StreamError, unknown_name
+from erda.errors import SettingsError, StreamError, unknown_name
 from erda.files import data_folder, user_path
 from erda.registry import Registry
 
@@ -205,12 +205,6 @@ def missing_files(entry: Entry, folder: Path) -> list[str]:
     return missing
 
 
-def not_there(entry: Entry, folder: Path) -> str:
-    """Return a message that lists the missing files of a dataset."""
-    listed = "\n".join(f"  {folder / name}" for name in missing_files(entry, folder))
-    return f"Dataset '{entry.name}' was not found; missing files:\n{listed}"
-
-
 def find_entry(name: str) -> Entry:
     """Return the catalogue entry of a dataset."""
     if name not in DATASETS:
@@ -229,10 +223,7 @@ def load_dataset(name_or_path: str | Path, *, folder: Path | None = None, no_rel
         return _read_own_once(path, file_stamps([path, *beside]), frozenset(no_relation))
     entry = find_entry(str(name_or_path))
     folder = folder or data_folder()
-    missing = missing_files(entry, folder)
-    if missing and entry.obtain:
-        raise DataError(f"{not_there(entry, folder)}\n{entry.obtain}")
-    require_files(entry.name, [folder / name for name in missing])
+    require_files(entry.name, (folder / name for name in missing_files(entry, folder)), obtain=entry.obtain)
     paths = [folder / name for need in entry.needs for name in need.split("|")]
     return _load_once(entry.name, folder, file_stamps(paths))
 

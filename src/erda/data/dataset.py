@@ -85,12 +85,10 @@ def file_stamps(paths: Iterable[Path]) -> Stamps:
     return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in there)
 
 
-def require_files(dataset: str, paths: Iterable[Path]) -> None:
+def require_files(dataset: str, paths: Iterable[Path], *, obtain: str = "") -> None:
     """Raise a `DataError` that lists the missing files of a dataset and how to get them."""
     missing = [path for path in paths if not path.is_file()]
     if missing:
         listed = "\n".join(f"  {path}" for path in missing)
-        raise DataError(
-            f"Dataset '{dataset}' is not complete; missing:\n{listed}\n"
-            f"Fetch it with 'erda data get {dataset}', or set ERDA_DATA to a folder that holds it."
-        )
+        fetch = f"Fetch it with 'erda data get {dataset}', or set ERDA_DATA to a folder that holds it."
+        raise DataError(f"Dataset '{dataset}' is not complete; missing:\n{listed}\n{obtain or fetch}")

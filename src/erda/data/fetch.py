@@ -7,7 +7,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from erda.data.catalogue import GITHUB, RemoteFile, find_entry, missing_files, not_there
+from erda.data.catalogue import GITHUB, RemoteFile, find_entry, missing_files
+from erda.data.dataset import require_files
 from erda.data.fewrel_dataset import VALIDATION_FILE, write_validation
 from erda.errors import DataError
 from erda.files import data_folder, whole_file
@@ -29,7 +30,7 @@ def get_dataset(
             say(f"{name}: complete ({folder}).")
             return folder
     if not entry.remote:
-        raise DataError(f"{not_there(entry, folder)}\n{entry.obtain}")
+        require_files(name, (folder / file for file in missing_files(entry, folder)), obtain=entry.obtain)
     wanted = [file for file in entry.remote if not _is_whole(folder / file.target, file.blob)]
     for position, file in enumerate(wanted):
         say(f"{file.url(mirror)} -> {folder / file.target}")

@@ -9,7 +9,6 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -272,15 +271,7 @@ def jsonl_lines(examples: Iterable[Example], counterexamples: Iterable[Example] 
         yield from (json.dumps(example_to_json(example, holds=holds), ensure_ascii=False) for example in pool)
 
 
-@dataclass(frozen=True, slots=True)
-class ExampleWriter:
-    """How a format writes lines, and its line ending."""
-
-    lines: Callable[[Iterable[Example], Sequence[Example]], Iterator[str]]
-    end: str
-
-
-WRITERS = {".jsonl": ExampleWriter(jsonl_lines, "\n"), ".csv": ExampleWriter(csv_lines, CSV_END)}
+WRITERS = {".jsonl": (jsonl_lines, "\n"), ".csv": (csv_lines, CSV_END)}  # lines of a format, and their ending
 
 
 def convert(
@@ -298,7 +289,7 @@ def convert(
     The ending of `out` selects the format: `.jsonl` or `.csv`, or either with `.gz` after it. `tick` is called once for
     each row.
     """
-    _writer(out)
+    _ending(out)
     check_output(out, path, *brat_files(path), *relation_files(path), overwrite=overwrite)
     reading = read_examples(path, format, no_relation, columns=columns, tick=tick)
     examples = (*reading.examples, *reading.unrelated)
@@ -310,15 +301,15 @@ def write_examples(
     out: Path, examples: Iterable[Example], counterexamples: Sequence[Example] = (), *, overwrite: bool = False
 ) -> None:
     """Write examples as JSONL or CSV, depending on the ending of the name."""
-    writer = _writer(out)
+    lines, end = WRITERS[_ending(out)]
     refuse_existing(out, overwrite=overwrite)
-    write_lines(out, writer.lines(examples, counterexamples), end=writer.end)
+    write_lines(out, lines(examples, counterexamples), end=end)
 
 
-def _writer(out: Path) -> ExampleWriter:
+def _ending(out: Path) -> str:
     ending = out.with_suffix("").suffix if out.suffix == ".gz" else out.suffix
     if ending not in WRITERS:
         raise SettingsError(
             f"--out {out}: expected a name that ends in {' or '.join(WRITERS)}, optionally followed by .gz."
         )
-    return WRITERS[ending]
+    return ending

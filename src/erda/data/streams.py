@@ -24,6 +24,7 @@ from erda.types import Example, Relation, Task, TestSet
 
 DRAWN = "drawn"  # family of the streams drawn by seed; the other families are published orders
 Ids = tuple[tuple[str, ...], ...]
+PATTERNS = "patterns.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +188,6 @@ def _check_disjoint(manifest: StreamManifest) -> None:
                 if example_id in seen:
                     raise StreamError(f"Example '{example_id}' is in both {seen[example_id]} and {pool}.")
                 seen[example_id] = pool
-
-
-PATTERNS = "patterns.json"
 
 
 @cache

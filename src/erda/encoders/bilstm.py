@@ -38,6 +38,9 @@ GLOVE_FILES = {
     "data/glove_6B_50d_emb.npy": "2d85b9db2ad8ddeb2e07474af9c9fb45a925d21c40878d4b365d189f13eb5a15",
     "data/glove_6B_index.parquet": "02fd68e35358e9c8f75300bf0aec89c92de00bb446f1298c0e5de65f5f0e1e39",
 }
+DEFAULTS = BiLstmSettings()
+MAX_TOKENS = 512
+KEPT_SENTENCES = 50_000  # with cached word ids: about 20 MB
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,11 +138,6 @@ def _with_unknown(words: Sequence[str], vectors: np.ndarray, fingerprint: str) -
     return WordVectors({word: row for row, word in enumerate(words, start=1)}, torch.from_numpy(padded), fingerprint)
 
 
-DEFAULTS = BiLstmSettings()
-MAX_TOKENS = 512
-KEPT_SENTENCES = 50_000  # with cached word ids: about 20 MB
-
-
 class BiLstmEncoder(TrainableEncoder):
     """One bidirectional LSTM for sentences and relation names; dim = 2 * hidden_size.
 
@@ -228,6 +226,8 @@ def _shortened(example: Example) -> tuple[str, ...]:
     parts = cut([list(range(start, end)) for start, end in pairwise(bounds)], MAX_TOKENS)
     return tuple(tokens[i] for part in parts for i in part)
 
+
+# -- a training step on the CPU ----------------------------------------------------------------------------------------
 
 Array = np.ndarray
 T = TypeVar("T")

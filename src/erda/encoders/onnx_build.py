@@ -49,6 +49,11 @@ from erda.types import EncoderSpec
 
 BUILD_SECONDS = 300  # timeout for another process that builds the same encoder
 STATISTICS = "packaged"  # subfolder of a companion's adapter: background and unlabelled pairs over the pooled layers
+OPSET, IR_VERSION = 20, 9  # of 2023: ONNX Runtime 1.18 and later read them
+RUNTIME = "com.microsoft"  # the domain of ONNX Runtime's own operators
+LARGEST = 63  # largest int8 weight: 255 x 63 x 2 fits into 16 bits
+LARGEST_WORD = 127  # largest entry of an int8 word vector
+TINY = np.array(1e-9, dtype=np.float32)
 
 
 def open_onnx(
@@ -66,7 +71,9 @@ def open_onnx(
     filled = {"learning_rate": settings.learning_rate or LEARNING_RATES["markers"]}
     fingerprint = weights.fingerprint if weights else folder.fingerprint
     spec = EncoderSpec(folder.name, settings.model_dump() | filled, fingerprint)
-    return OnnxEncoder(packed.about, lambda: packed, spec, cache=cache)
+    encoder = OnnxEncoder(packed.about, lambda: packed, spec, cache=cache)
+    encoder.pooled_layers = weights.pooled_layers if weights else 1
+    return encoder
 
 
 def pack_encoder(
@@ -139,12 +146,6 @@ def get_packaged(name: str, *, say: Callable[[str], None]) -> Path:
 
 
 # -- the graph -------------------------------------------------------------------------------------------------------
-
-OPSET, IR_VERSION = 20, 9  # of 2023: ONNX Runtime 1.18 and later read them
-RUNTIME = "com.microsoft"  # the domain of ONNX Runtime's own operators
-LARGEST = 63  # largest int8 weight: 255 x 63 x 2 fits into 16 bits
-LARGEST_WORD = 127  # largest entry of an int8 word vector
-TINY = np.array(1e-9, dtype=np.float32)
 
 
 class _Graph:

@@ -13,7 +13,7 @@ import os
 import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -24,7 +24,7 @@ import numpy as np
 from erda.encoders import TransformerSettings
 from erda.encoders.contract import BackgroundFile, Encoder, UnlabelledFile, embedded_one, shares
 from erda.encoders.tokens import MarkedTokenizer, Pieces
-from erda.encoders.weights import PACKAGED
+from erda.encoders.weights import MODELS, PACKAGED
 from erda.errors import ModelError, SettingsError
 from erda.files import cache_folder, read_bytes, read_json, write_bytes, write_json
 from erda.types import EncoderSpec, Example
@@ -53,7 +53,7 @@ class AboutEncoder:
     vocab_size: int  # ids from here on are the four marks
     special: dict[str, int]  # ids of the special tokens: cls, sep, unk, pad, mask
     sha256: dict[str, str]  # of each file
-    crc32: dict[str, int] = field(default_factory=dict)  # of each file, fast to verify
+    crc32: dict[str, int]  # of each file, fast to verify
     made_from: str = ""  # weights and settings of a graph in the cache
 
     @property
@@ -64,9 +64,7 @@ class AboutEncoder:
 
     def describes(self, files: dict[str, bytes]) -> bool:
         """Whether the files have the stored checksums."""
-        if self.crc32.keys() == self.sha256.keys():
-            return self.crc32 == crc32_of(files)
-        return self.sha256 == digests(files)
+        return self.crc32 == crc32_of(files)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -208,6 +206,7 @@ def open_packaged(name: str, settings: TransformerSettings, *, cache: FrozenCach
         cache=cache,
     )
     remedy = f"Build it: {GET}" if name == BUILT else "Reinstall erda."
+    encoder.pooled_layers = MODELS[name].pooled_layers if name in MODELS else 1
     encoder.background_file = BackgroundFile(folder, about.fingerprint, remedy)
     encoder.unlabelled_file = UnlabelledFile(folder, about.fingerprint, remedy)
     return encoder

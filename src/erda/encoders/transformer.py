@@ -66,7 +66,7 @@ class TransformerEncoder(TrainableEncoder):
         for module in self.layers.modules():
             if isinstance(module, nn.Dropout):
                 module.p = settings.dropout
-        self.mode = mode
+        self.mode, self.pooled_layers = mode, pooled_layers
         self.precision = settings.precision
         self.learning_rate = settings.learning_rate or LEARNING_RATES[mode]
         self.cache = cache

@@ -84,7 +84,8 @@ class Guard:
             if message["type"] == "http.response.start":
                 status, headers = message["status"], MutableHeaders(scope=message)
                 headers.update(HEADERS)
-                headers.setdefault("cache-control", "no-store")
+                is_page = scope["path"] == "/" or scope["path"].startswith("/page/")  # has an ETag
+                headers.setdefault("cache-control", "no-cache" if is_page else "no-store")
             await send(message)
 
         self._n_active += 1

@@ -130,8 +130,7 @@ async def job_of(id: Annotated[str, Path(max_length=40, examples=["0123456789abc
 
 
 TheJob = Annotated[Job, Depends(job_of)]
-UNKNOWN = "There is no such job."
-JOB = {**replies(JobReply, "The job."), 404: FAILURES[422] | {"description": UNKNOWN}}
+JOB = replies(JobReply, "The job.")
 
 
 @router.get("", responses=replies(JobsReply, "All jobs."))
@@ -153,11 +152,7 @@ async def cancel_job(job: TheJob) -> Response:
     return Json(job.row())
 
 
-@router.get(
-    "/{id}/events",
-    response_class=EventSourceResponse,
-    responses={**FAILURES_IN_JSON, 404: FAILURES_IN_JSON[422] | {"description": UNKNOWN}},
-)
+@router.get("/{id}/events", response_class=EventSourceResponse, responses=FAILURES_IN_JSON)
 async def job_events(job: TheJob, jobs: TheJobs, service: TheService) -> AsyncIterator[ServerSentEvent]:
     """Server-sent events `progress`, each with the job, until it is finished; the stop of the server ends it."""
     seen: dict[str, Any] = {}

@@ -62,13 +62,13 @@ class TaskPredictions(SetupReply):
 
 
 @router.post("/setup", responses=replies(SetupReply, "The model."))
-async def setup(body: SetupBody, service: TheService) -> Response:
+async def setup_project(body: SetupBody, service: TheService) -> Response:
     """Connect a project."""
     return Json({"model_version": model_version(service.version)})
 
 
 @router.post("/predict", responses=replies(TaskPredictions, "Regions and relations of each task."))
-async def predict(body: TasksBody, service: TheService) -> Response:
+async def predict_tasks(body: TasksBody, service: TheService) -> Response:
     """Suggest regions and relations for tasks."""
     refuse_many(body.tasks, service.limits.n_batch, "tasks")
     names = config_names(body.label_config)

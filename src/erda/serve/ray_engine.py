@@ -11,12 +11,12 @@ import asyncio
 import signal
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from threading import Event
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 
 from erda.cluster import connected, require_ray
 from erda.errors import SettingsError
@@ -33,19 +33,10 @@ QUESTIONS = (
 WRITERS = ("/v1/review", "/v1/jobs")  # also their GET: the writer has the review and the jobs
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenReply:
-    """The answer of the writer."""
-
-    status: int
-    headers: list[tuple[bytes, bytes]]
-    body: bytes
-
-
 class ToWriter:
     """ASGI middleware of a replica that hands changes on; it runs behind the guard."""
 
-    def __init__(self, app: App, *, write: Callable[[Scope, bytes], Awaitable[WrittenReply]]) -> None:
+    def __init__(self, app: App, *, write: Callable[[Scope, bytes], Awaitable[Response]]) -> None:
         self._app, self._write = app, write
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -59,9 +50,8 @@ class ToWriter:
             await self._app(scope, replay_body(body, receive), send)
             return
         kept = ("type", "method", "path", "raw_path", "query_string", "headers", "http_version", "scheme", "client")
-        found = await self._write({name: scope[name] for name in kept if name in scope}, body)
-        await send({"type": "http.response.start", "status": found.status, "headers": found.headers})
-        await send({"type": "http.response.body", "body": found.body})
+        answer = await self._write({name: scope[name] for name in kept if name in scope}, body)
+        await answer(scope, receive, send)
 
 
 def is_change(method: str, path: str) -> bool:
@@ -76,7 +66,7 @@ class Writer:
         self._app, self._running, self._lock = build_application(settings), AsyncExitStack(), asyncio.Lock()
         self._is_running = False
 
-    async def __call__(self, scope: Scope, body: bytes) -> WrittenReply:
+    async def __call__(self, scope: Scope, body: bytes) -> Response:
         """Answer a request."""
         async with self._lock:
             if not self._is_running:
@@ -85,7 +75,7 @@ class Writer:
         return await answer_of(self._app, scope, body)
 
 
-async def answer_of(app: FastAPI, scope: Scope, body: bytes) -> WrittenReply:
+async def answer_of(app: FastAPI, scope: Scope, body: bytes) -> Response:
     """The answer of an application to a request."""
     status, headers, parts = 500, list[tuple[bytes, bytes]](), list[bytes]()
 
@@ -103,7 +93,9 @@ async def answer_of(app: FastAPI, scope: Scope, body: bytes) -> WrittenReply:
     await app(
         {"asgi": {"version": "3.0"}, "root_path": "", "server": None, **scope}, replay_body(body, no_disconnect), send
     )
-    return WrittenReply(status, headers, b"".join(parts))
+    answer = Response(b"".join(parts), status)
+    answer.raw_headers = headers
+    return answer
 
 
 def build_replica(settings: ServerSettings) -> FastAPI:
@@ -112,8 +104,8 @@ def build_replica(settings: ServerSettings) -> FastAPI:
 
     writer = serve.get_deployment_handle(WRITER, app_name=NAME)
 
-    async def write(scope: Scope, body: bytes) -> WrittenReply:
-        reply: WrittenReply = await writer.remote(scope, body)
+    async def write(scope: Scope, body: bytes) -> Response:
+        reply: Response = await writer.remote(scope, body)
         return reply
 
     return build_application(settings, write=partial(ToWriter, write=write))
@@ -143,15 +135,10 @@ def serve_on_ray(
         except (RuntimeError, TimeoutError) as fault:
             raise SettingsError(f"Ray Serve did not start ({str(fault).splitlines()[0][:200]}).") from None
         started(page_address(settings, settings.port))
+        stopped = Event()
+        for one in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(one, lambda *_: stopped.set())
         try:
-            interrupted().wait()
+            stopped.wait()
         finally:
             serve.shutdown()
-
-
-def interrupted() -> Event:
-    """Set by SIGTERM and Ctrl-C."""
-    event = Event()
-    for one in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(one, lambda *given: event.set())
-    return event

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from erda.app.extractor import Extractor
 from erda.app.review import ReviewView, SharedReview
+from erda.app.version import Version
 from erda.errors import ErdaError
 from erda.serve import bodies
 from erda.serve.failures import FAILURES, Json, Refused, replies
@@ -21,34 +20,28 @@ from erda.serve.service import Service, TheService
 from erda.serve.wire import JobReply, ReviewReply, example_row
 
 router = APIRouter(prefix="/v1/review", tags=["review"], responses=FAILURES)
-T = TypeVar("T")
 PER_VERSION = 10  # judgements
 SAVE_SECONDS = 2.0  # after the last judgement, if there are fewer
 VIEW = replies(ReviewReply, "The next pair.")
 
 
 class ReviewDesk:
-    """The review of a server: one thread for its calls, and a timer that turns judgements into versions."""
+    """The review of a server, and a timer that turns judgements into versions."""
 
     def __init__(self, service: Service) -> None:
         self.shared, self._service = SharedReview(service.folder), service
-        self._thread = ThreadPoolExecutor(1, "erda-review")
         self._timer: asyncio.TimerHandle | None = None
-
-    async def run(self, work: Callable[[SharedReview], T]) -> T:
-        """Call the review in its thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work, self.shared)
 
     async def next(self, relation: str | None = None, keys: list[str] | None = None) -> Json:
         """Answer with the next pair; at the end of the texts, pending judgements become a version first."""
 
-        def look(one: SharedReview) -> ReviewView:
-            return one.view(self._service.newest(), relation=relation)
+        def look(version: Version) -> ReviewView:
+            return self.shared.view(version, relation=relation)
 
-        view = await self.run(look)
+        view = await self._service.read(look)
         if view.n_waiting and view.current is None:
             await self._service.write(self.shared.save)
-            view = await self.run(look)
+            view = await self._service.read(look)
         elif view.n_waiting:
             self._save_later(0 if view.n_waiting >= PER_VERSION else SAVE_SECONDS)
         return Json(view_row(view, keys))
@@ -67,12 +60,11 @@ class ReviewDesk:
         self._timer = asyncio.get_running_loop().call_later(seconds, self.save_soon)
 
     def stop(self, *, saves: bool = True) -> None:
-        """Make a version of the pending judgements, and end the thread."""
+        """Make a version of the pending judgements."""
         if self._timer:
             self._timer.cancel()
         if saves:
             self.save_soon()
-        self._thread.shutdown(wait=True)
 
 
 async def desk_of(request: Request) -> ReviewDesk:
@@ -85,16 +77,16 @@ TheDesk = Annotated[ReviewDesk, Depends(desk_of)]
 
 
 @router.get("", responses=VIEW)
-async def review(
+async def review_state(
     desk: TheDesk, service: TheService, relation: Annotated[bodies.Name | None, Query()] = None
 ) -> Response:
     """The state of the review: counts, quality so far, and the reason if nothing is left. No pair is handed out."""
-    view = await desk.run(lambda one: one.view(service.newest(), relation=relation))
+    view = await service.read(lambda version: desk.shared.view(version, relation=relation))
     return Json({**view_row(view), "pair": None})
 
 
 @router.post("/texts", responses={**VIEW, **replies(JobReply, "Long texts: a job.", status=202)})
-async def texts(body: bodies.ReviewBody, desk: TheDesk, service: TheService, jobs: TheJobs) -> Response:
+async def review_texts(body: bodies.ReviewBody, desk: TheDesk, service: TheService, jobs: TheJobs) -> Response:
     """Review these texts instead of the earlier ones; decided pairs are not shown again. An empty list ends it."""
 
     def begin(progress: Progress | None = None) -> dict[str, Any]:
@@ -116,25 +108,25 @@ async def next_pair(body: bodies.NextPairBody, desk: TheDesk) -> Response:
 
 
 @router.post("/judge", responses=VIEW)
-async def judge(body: bodies.JudgePairBody, desk: TheDesk, service: TheService) -> Response:
+async def judge_pair(body: bodies.JudgePairBody, desk: TheDesk, service: TheService) -> Response:
     """Decide about a pair and get the next; the judgement is on disk before the answer."""
     about: dict[str, Any] = {"holds": body.holds, "instead": body.instead, "relation": body.relation}
-    if not await desk.run(lambda one: one.judge(service.newest(), body.key, **about)):
+    if not await service.read(lambda version: desk.shared.judge(version, body.key, **about)):
         raise Refused(409, "already_judged", "This pair was judged before, maybe on another device.", "key")
     return await desk.next(body.relation, [body.key])
 
 
 @router.post("/accept", responses=VIEW)
-async def accept(body: bodies.AcceptPairsBody, desk: TheDesk, service: TheService) -> Response:
+async def accept_pairs(body: bodies.AcceptPairsBody, desk: TheDesk, service: TheService) -> Response:
     """Accept all pairs above a confidence, as one version."""
     least, relation = body.min_confidence, body.relation
-    keys = await desk.run(lambda one: one.accept(service.newest(), least=least, relation=relation))
+    keys = await service.read(lambda version: desk.shared.accept(version, least=least, relation=relation))
     await service.write(desk.shared.save)
     return await desk.next(relation, keys)
 
 
 @router.post("/undo", responses=VIEW)
-async def undo(body: bodies.UndoPairsBody, desk: TheDesk, service: TheService) -> Response:
+async def undo_pairs(body: bodies.UndoPairsBody, desk: TheDesk, service: TheService) -> Response:
     """Take decisions back, including those that are part of a version; the last pair is shown again."""
     keys = await service.write(lambda extractor: desk.shared.undo(extractor, body.keys))
     return await desk.next(body.relation, keys)

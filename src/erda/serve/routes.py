@@ -25,7 +25,7 @@ from erda.errors import DataError, ErdaError
 from erda.serve import bodies, wire
 from erda.serve.failures import FAILURES, FAILURES_IN_JSON, Json, Refused, replies
 from erda.serve.jobs import Job, Progress, TheJobs
-from erda.serve.service import TheService
+from erda.serve.service import Service, TheService
 
 questions = APIRouter(prefix="/v1", tags=["questions"], responses=FAILURES)
 teaching = APIRouter(prefix="/v1", tags=["teaching"], responses=FAILURES)
@@ -36,11 +36,21 @@ Number = Annotated[int, Path(ge=0, lt=2**53, description="number of an example",
 Relation = Annotated[bodies.Name, Query(description="id or name of a relation", examples=["founded by"])]
 
 
+async def read(service: Service, work: Callable[[Version], dict[str, Any]]) -> Response:
+    """Answer from the current version, in a thread."""
+    return Json(await service.read(lambda version: {"version": version.number, **work(version)}))
+
+
+async def write(service: Service, work: Callable[[Extractor], int]) -> Response:
+    """Change the extractor and answer with the new version."""
+    return Json({"version": await service.write(work)})
+
+
 # -- questions ---------------------------------------------------------------------------------------------------------
 
 
 @questions.post("/predict", responses=replies(wire.OneAnswerReply | wire.AnswersReply, "The answers."))
-async def predict(body: bodies.PredictBody, service: TheService) -> Response:
+async def predict_relations(body: bodies.PredictBody, service: TheService) -> Response:
     """Predict the relation between the two marked entities of a sentence, or of each of many sentences."""
     if body.questions is None:
         found = await service.batcher.ask([body.example()], top=body.top, least=body.min_confidence)
@@ -61,7 +71,7 @@ async def predict(body: bodies.PredictBody, service: TheService) -> Response:
         **replies(wire.JobReply, "Many documents: a job.", status=202),
     },
 )
-async def extract(body: bodies.ExtractBody, service: TheService, jobs: TheJobs) -> Response:
+async def extract_relations(body: bodies.ExtractBody, service: TheService, jobs: TheJobs) -> Response:
     """Predict the relations between all entities of a text that share a sentence; many documents become a job."""
     if (body.text is None) == (body.documents is None):
         raise DataError("give either 'text' or 'documents'.")
@@ -84,7 +94,7 @@ async def extract(body: bodies.ExtractBody, service: TheService, jobs: TheJobs) 
     if len(document.text) > service.limits.text_size:
         message = f"The text has {len(document.text):,} characters; at most {service.limits.text_size:,} at once."
         raise Refused(422, "too_large", f"{message} Send it as 'documents'.", "text")
-    return Json(await service.read(lambda version: {"version": version.number, **extracted(version, document, body)}))
+    return await read(service, lambda version: extracted(version, document, body))
 
 
 def extracted(version: Version, document: bodies.DocumentBody, body: bodies.ExtractBody) -> dict[str, Any]:
@@ -100,14 +110,10 @@ def extracted(version: Version, document: bodies.DocumentBody, body: bodies.Extr
 
 
 @questions.post("/explain", responses=replies(wire.Reply, "The reasons of an answer."))
-async def explain(body: bodies.ExampleBody, service: TheService) -> Response:
+async def explain_answer(body: bodies.ExampleBody, service: TheService) -> Response:
     """Explain an answer by similar examples and influential words."""
     example = body.example()
-    return Json(
-        await service.read(
-            lambda version: {"version": version.number, **wire.explanation_row(version.explain(example))}
-        )
-    )
+    return await read(service, lambda version: wire.explanation_row(version.explain(example)))
 
 
 @questions.post("/evaluate", responses=replies(wire.Reply, "Answers compared with the truth."))
@@ -115,15 +121,11 @@ async def evaluate_examples(body: bodies.EvaluateBody, service: TheService) -> R
     """Compare answers with the truth."""
     bodies.refuse_many(body.examples, service.limits.n_batch, "examples")
     labelled = read_questions(bodies.read_sentences(body.examples), body.no_relation)
-    return Json(
-        await service.read(
-            lambda version: {"version": version.number, **wire.evaluation_row(evaluate(version, labelled))}
-        )
-    )
+    return await read(service, lambda version: wire.evaluation_row(evaluate(version, labelled)))
 
 
 @questions.post("/suggest", responses=replies(wire.Reply, "Sentences to judge or to teach."))
-async def suggest(body: bodies.SuggestBody, service: TheService) -> Response:
+async def suggest_examples(body: bodies.SuggestBody, service: TheService) -> Response:
     """Suggest sentences of unlabelled texts as examples of a relation, most useful first."""
     found = await service.read(lambda version: service.extractor.suggest(body.relation, body.texts, n=body.n))
     rows = [{**wire.example_row(one.example), "confidence": one.confidence} for one in found]
@@ -140,7 +142,7 @@ async def suggest(body: bodies.SuggestBody, service: TheService) -> Response:
         **replies(wire.JobReply, "A large teaching: a job.", status=202),
     },
 )
-async def teach(body: bodies.TeachBody, service: TheService, jobs: TheJobs) -> Response:
+async def teach_examples(body: bodies.TeachBody, service: TheService, jobs: TheJobs) -> Response:
     """Teach one relation by examples, or several by examples that name theirs."""
     n_examples = len(body.examples)
     if not body.job and n_examples <= service.limits.n_batch:
@@ -169,7 +171,7 @@ def teach_from(extractor: Extractor, body: bodies.TeachBody) -> Taught:
 
 
 @teaching.post("/judge", responses=replies(wire.Reply, "What the judgement changed."))
-async def judge(body: bodies.JudgeBody, service: TheService) -> Response:
+async def judge_sentence(body: bodies.JudgeBody, service: TheService) -> Response:
     """Say whether a known relation holds in a sentence: it becomes an example or a counterexample."""
     example = body.example()
     done = await service.write(lambda extractor: extractor.judge(example, body.relation, holds=body.holds))
@@ -179,47 +181,42 @@ async def judge(body: bodies.JudgeBody, service: TheService) -> Response:
 @teaching.get("/relations", responses=replies(wire.Reply, "All relations."))
 async def relations(service: TheService) -> Response:
     """List the known relations with the number of their examples."""
-    return Json(await service.read(wire.relations_row))
-
-
-async def changed(service: TheService, change: Callable[[Extractor], int]) -> Response:
-    """Change the extractor and answer with the new version."""
-    return Json({"version": await service.write(change)})
+    return await read(service, lambda version: {"relations": wire.relation_rows(version)})
 
 
 @teaching.delete("/relations", responses=CHANGED)
-async def forget(relation: Relation, service: TheService) -> Response:
+async def forget_relation(relation: Relation, service: TheService) -> Response:
     """Forget a relation and its examples; earlier versions still hold them."""
-    return await changed(service, lambda extractor: extractor.forget(relation))
+    return await write(service, lambda extractor: extractor.forget(relation))
 
 
 @teaching.post("/relations/rename", responses=CHANGED)
-async def rename(body: bodies.RenameBody, service: TheService) -> Response:
+async def rename_relation(body: bodies.RenameBody, service: TheService) -> Response:
     """Rename a relation."""
-    return await changed(service, lambda extractor: extractor.rename(body.relation, body.to))
+    return await write(service, lambda extractor: extractor.rename(body.relation, body.to))
 
 
 @teaching.post("/relations/merge", responses=CHANGED)
-async def merge(body: bodies.MergeBody, service: TheService) -> Response:
+async def merge_relations(body: bodies.MergeBody, service: TheService) -> Response:
     """Move all examples of one relation into another, and drop the first."""
-    return await changed(service, lambda extractor: extractor.merge(body.relation, body.into))
+    return await write(service, lambda extractor: extractor.merge(body.relation, body.into))
 
 
 @teaching.post("/relations/describe", responses=CHANGED)
-async def describe(body: bodies.DescribeBody, service: TheService) -> Response:
+async def describe_relation(body: bodies.DescribeBody, service: TheService) -> Response:
     """Replace the description of a relation."""
-    return await changed(service, lambda extractor: extractor.describe(body.relation, body.description))
+    return await write(service, lambda extractor: extractor.describe(body.relation, body.description))
 
 
 @teaching.post("/relations/declare", responses=CHANGED)
-async def declare(body: bodies.DeclareBody, service: TheService) -> Response:
+async def declare_relation(body: bodies.DeclareBody, service: TheService) -> Response:
     """Declare the types of the entities of a relation."""
     fields = body.model_dump(include=body.model_fields_set - {"relation"})
-    return await changed(service, lambda extractor: extractor.declare(body.relation, **fields))
+    return await write(service, lambda extractor: extractor.declare(body.relation, **fields))
 
 
 @teaching.post("/tune", responses=replies(wire.Reply, "The thresholds and what to expect of them."))
-async def tune(body: bodies.TuneBody, service: TheService) -> Response:
+async def tune_thresholds(body: bodies.TuneBody, service: TheService) -> Response:
     """Fit confidence thresholds for a precision; if no threshold reaches it, nothing changes.
 
     Labelled examples tune `/v1/predict`, annotated texts tune `/v1/extract`.
@@ -242,16 +239,15 @@ async def examples(relation: Relation, service: TheService) -> Response:
 
     def listed(version: Version) -> dict[str, Any]:
         known = version.known(relation)
-        rows = {"examples": wire.lesson_rows(known.lessons), "counterexamples": wire.lesson_rows(known.counterexamples)}
-        return {"version": version.number, **rows}
+        return {"examples": wire.lesson_rows(known.lessons), "counterexamples": wire.lesson_rows(known.counterexamples)}
 
-    return Json(await service.read(listed))
+    return await read(service, listed)
 
 
 @teaching.delete("/examples/{number}", responses=CHANGED)
 async def take_back(number: Number, service: TheService) -> Response:
     """Take back one example, as if it had never been taught."""
-    return await changed(service, lambda extractor: extractor.take_back(number))
+    return await write(service, lambda extractor: extractor.take_back(number))
 
 
 @teaching.get("/history", responses=replies(wire.Reply, "All versions."))
@@ -262,10 +258,10 @@ async def history(service: TheService) -> Response:
 
 
 @teaching.post("/undo", responses=CHANGED)
-async def undo(body: bodies.UndoBody, service: TheService) -> Response:
+async def undo_version(body: bodies.UndoBody, service: TheService) -> Response:
     """Return to the version before the current one, or to any version on disk."""
     to = body.to
-    return await changed(service, lambda extractor: extractor.undo() if to is None else extractor.rollback(to))
+    return await write(service, lambda extractor: extractor.undo() if to is None else extractor.rollback(to))
 
 
 @teaching.get(
@@ -304,20 +300,19 @@ async def entities(body: bodies.TextBody, service: TheService) -> Response:
         sentences = [one for one in tagged.sentences if one.offsets]
         mentions = [(entity, one.characters(entity.span)) for one in sentences for entity in one.entities]
         return {
-            "version": version.number,
             "tagger": tagged.tagger,
             "hint": tagged.hint,
             "sentences": [[one.offsets[0][0], one.offsets[-1][1]] for one in sentences],
             "entities": [{"span": span, "name": entity.name, "type": entity.type} for entity, span in mentions],
         }
 
-    return Json(await service.read(found))
+    return await read(service, found)
 
 
 @views.get("/map", responses=replies(wire.Reply, "Taught examples as points of a plane."))
 async def map_of_examples(service: TheService) -> Response:
     """Project the vectors of the taught examples on their two principal axes."""
-    return Json(await service.read(map_row))
+    return await read(service, map_row)
 
 
 def map_row(version: Version) -> dict[str, Any]:
@@ -331,7 +326,7 @@ def map_row(version: Version) -> dict[str, Any]:
         {**row, "teaching": one.teaching, "x": x, "y": y}
         for row, one, (x, y) in zip(wire.lesson_rows(lessons), lessons, points.tolist(), strict=True)
     ]
-    return {"version": version.number, "share": share, "points": rows}
+    return {"share": share, "points": rows}
 
 
 def plane_of(vectors: np.ndarray) -> tuple[np.ndarray, float]:

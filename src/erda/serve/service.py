@@ -48,7 +48,7 @@ class ServerLimits:
     n_job: int = 50_000  # 422: sentences, examples or documents of a job
     n_active: int = 200  # 503: requests in progress
     n_jobs: int = 20  # 503: unfinished jobs
-    n_kept_jobs: int = 100  # finished jobs whose results are kept
+    n_kept_jobs: int = 20  # finished jobs whose results are kept in memory
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from erda.serve.guard import Scope
 from erda.serve.service import Service, TheService
 from erda.serve.wire import HealthReply
 
-router = APIRouter(tags=["server"], responses={status: FAILURES[status] for status in (400, 421, 503)})
+router = APIRouter(tags=["server"], responses=FAILURES)
 SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 PAGE = Path(__file__).parent / "page"
 INTRODUCTION = """\
@@ -54,13 +54,15 @@ class ServerMetrics:
     """Prometheus metrics: requests by route and status, their time, the queue and the version."""
 
     def __init__(self, service: Service) -> None:
-        self._service, self._registry = service, CollectorRegistry()
-        to = self._registry
+        self._registry = to = CollectorRegistry()
         self._requests = Counter("erda_requests", "Requests", ["route", "method", "status"], registry=to)
         self._seconds = Histogram("erda_request_seconds", "Time of requests", ["route"], buckets=SECONDS, registry=to)
-        self._queued = Gauge("erda_queued_questions", "Requests whose questions are in the queue", registry=to)
-        self._version = Gauge("erda_version", "Version that answers", registry=to)
-        self._relations = Gauge("erda_relations", "Known relations", registry=to)
+        for name, about, value in (
+            ("erda_queued_questions", "Requests whose questions are in the queue", lambda: service.batcher.n_queued),
+            ("erda_version", "Version that answers", lambda: service.version.number),
+            ("erda_relations", "Known relations", lambda: len(service.version.relations)),
+        ):
+            Gauge(name, about, registry=to).set_function(value)
 
     def count(self, scope: Scope, status: int, seconds: float) -> None:
         """Count a request; unknown paths share one label, so that nobody can fill the memory with them."""
@@ -70,19 +72,13 @@ class ServerMetrics:
 
     def text(self) -> bytes:
         """The metrics in Prometheus' text format."""
-        self._queued.set(self._service.batcher.n_queued)
-        self._version.set(self._service.version.number)
-        self._relations.set(len(self._service.version.relations))
         return generate_latest(self._registry)
 
 
 @router.get(
     "/metrics",
     response_class=Response,
-    responses={
-        **{status: FAILURES_IN_JSON[status] for status in (400, 401, 421, 503)},
-        200: {"content": {"text/plain": {}}},
-    },
+    responses={**FAILURES_IN_JSON, 200: {"content": {"text/plain": {}}}},
 )
 async def metrics(request: Request) -> Response:
     """Metrics for Prometheus."""
@@ -92,17 +88,7 @@ async def metrics(request: Request) -> Response:
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 
-class PageFiles(StaticFiles):
-    """The files of the page; a browser keeps them and asks whether they have changed."""
-
-    def file_response(self, *given: Any, **more: Any) -> Response:
-        """Answer with a file, or with 304."""
-        response = super().file_response(*given, **more)
-        response.headers["cache-control"] = "no-cache"
-        return response
-
-
-page_files = PageFiles(directory=PAGE)
+page_files = StaticFiles(directory=PAGE)
 
 
 @router.get("/", include_in_schema=False)

@@ -12,20 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from erda.answers import (
-    Answer,
-    Evaluation,
-    Explanation,
-    Extraction,
-    Moved,
-    Neighbour,
-    Pairs,
-    Ranked,
-    RelationScore,
-    Taught,
-    TextPlace,
-    WordEffect,
-)
+from erda import answers
 from erda.app.state import Lesson
 from erda.app.version import Version
 from erda.text.marks import example_from_marks, example_to_marks
@@ -143,7 +130,7 @@ def read_example(row: Row) -> Example:
     return Example(tuple(row["tokens"]), entity("head"), entity("tail"), row.get("relation"))
 
 
-def answer_row(answer: Answer) -> dict[str, Any]:
+def answer_row(answer: answers.Answer) -> dict[str, Any]:
     """An answer as printed by the command line, with tokens, spans and scores."""
     row = {**answer.to_json(), **token_row(answer.example)}
     for one, ranked in zip(row["ranked"], answer.ranked, strict=True):
@@ -151,29 +138,29 @@ def answer_row(answer: Answer) -> dict[str, Any]:
     return row
 
 
-def read_answer(row: Row) -> Answer:
+def read_answer(row: Row) -> answers.Answer:
     """The answer of a row, with its place where it has one."""
-    names = TextPlace.__slots__
-    place = TextPlace(*(row[name] for name in names)) if names[0] in row else None
+    names = answers.TextPlace.__slots__
+    place = answers.TextPlace(*(row[name] for name in names)) if names[0] in row else None
     relations = row.get("relations") or ([row["relation"]] if row["relation"] is not None else ())
-    ranked = tuple(Ranked(**one) for one in row["ranked"])
-    return Answer(read_example({**row, "relation": None}), row["relation"], ranked, place, tuple(relations))
+    ranked = tuple(answers.Ranked(**one) for one in row["ranked"])
+    return answers.Answer(read_example({**row, "relation": None}), row["relation"], ranked, place, tuple(relations))
 
 
-def extraction_row(found: Extraction, keep: Pairs) -> dict[str, Any]:
+def extraction_row(found: answers.Extraction, keep: answers.Pairs) -> dict[str, Any]:
     """The kept answers of a text."""
     names = ("tagger", "n_entities", "n_left_out", "hint")
     about = {name: getattr(found, name) for name in names}
     return {"answers": [answer_row(one) for one in found.kept(keep)], **about}
 
 
-def read_extraction(row: Row) -> Extraction:
+def read_extraction(row: Row) -> answers.Extraction:
     """The extraction of a row."""
     names = ("tagger", "n_entities", "n_left_out", "hint")
-    return Extraction(tuple(map(read_answer, row["answers"])), **{name: row[name] for name in names})
+    return answers.Extraction(tuple(map(read_answer, row["answers"])), **{name: row[name] for name in names})
 
 
-def explanation_row(found: Explanation) -> dict[str, Any]:
+def explanation_row(found: answers.Explanation) -> dict[str, Any]:
     """The answer, the nearest examples and the words by their effect."""
     nearest = [
         {**example_row(one.example), "relation": one.example.relation, "similarity": one.similarity}
@@ -182,15 +169,17 @@ def explanation_row(found: Explanation) -> dict[str, Any]:
     return {"answer": answer_row(found.answer), "nearest": nearest, "words": [asdict(one) for one in found.words]}
 
 
-def read_explanation(row: Row) -> Explanation:
+def read_explanation(row: Row) -> answers.Explanation:
     """The explanation of a row."""
-    nearest = tuple(Neighbour(read_example(one), one["similarity"]) for one in row["nearest"])
-    return Explanation(read_answer(row["answer"]), nearest, tuple(WordEffect(**one) for one in row["words"]))
+    nearest = tuple(answers.Neighbour(read_example(one), one["similarity"]) for one in row["nearest"])
+    return answers.Explanation(
+        read_answer(row["answer"]), nearest, tuple(answers.WordEffect(**one) for one in row["words"])
+    )
 
 
-def taught_row(taught: Taught) -> dict[str, Any]:
+def taught_row(taught: answers.Taught) -> dict[str, Any]:
     """The fields of the value; examples as sentences with marks."""
-    row = {name: getattr(taught, name) for name in Taught.__slots__}
+    row = {name: getattr(taught, name) for name in answers.Taught.__slots__}
     row["duplicates"] = [example_to_marks(one) for one in taught.duplicates]
     row["moved"] = [
         {"text": example_to_marks(one.example), "before": one.before, "after": one.after} for one in taught.moved
@@ -198,16 +187,18 @@ def taught_row(taught: Taught) -> dict[str, Any]:
     return {**row, "message": str(taught)}
 
 
-def read_taught(row: Row) -> Taught:
+def read_taught(row: Row) -> answers.Taught:
     """The result of a teaching."""
-    fields: dict[str, Any] = {name: row[name] for name in Taught.__slots__}
+    fields: dict[str, Any] = {name: row[name] for name in answers.Taught.__slots__}
     fields |= {name: tuple(row[name]) for name in ("new", "forgotten", "described")}
     fields["duplicates"] = tuple(map(example_from_marks, row["duplicates"]))
-    fields["moved"] = tuple(Moved(example_from_marks(one["text"]), one["before"], one["after"]) for one in row["moved"])
-    return Taught(**fields)
+    fields["moved"] = tuple(
+        answers.Moved(example_from_marks(one["text"]), one["before"], one["after"]) for one in row["moved"]
+    )
+    return answers.Taught(**fields)
 
 
-def evaluation_row(found: Evaluation) -> dict[str, Any]:
+def evaluation_row(found: answers.Evaluation) -> dict[str, Any]:
     """The fields of the value; recall and precision with the counts."""
     row = asdict(found)
     row["relations"] = {
@@ -219,16 +210,16 @@ def evaluation_row(found: Evaluation) -> dict[str, Any]:
     return row
 
 
-def read_evaluation(row: Row) -> Evaluation:
+def read_evaluation(row: Row) -> answers.Evaluation:
     """The evaluation of a row."""
-    counts = RelationScore.__slots__
-    fields = {name: row[name] for name in Evaluation.__slots__}
+    counts = answers.RelationScore.__slots__
+    fields = {name: row[name] for name in answers.Evaluation.__slots__}
     fields["relations"] = {
-        relation: RelationScore(*(one[name] for name in counts)) for relation, one in row["relations"].items()
+        relation: answers.RelationScore(*(one[name] for name in counts)) for relation, one in row["relations"].items()
     }
     fields["confusion"] = {(one["truth"], one["answer"]): one["n"] for one in row["confusion"]}
     fields["untaught"] = tuple(row["untaught"])
-    return Evaluation(**fields)
+    return answers.Evaluation(**fields)
 
 
 def lesson_rows(lessons: Iterable[Lesson]) -> list[dict[str, Any]]:
@@ -236,10 +227,10 @@ def lesson_rows(lessons: Iterable[Lesson]) -> list[dict[str, Any]]:
     return [{"number": one.number, **example_row(one.example), "relation": one.example.relation} for one in lessons]
 
 
-def relations_row(version: Version) -> dict[str, Any]:
+def relation_rows(version: Version) -> list[dict[str, Any]]:
     """The relations of a version, the number of their examples, their declarations and thresholds."""
     thresholds = version.state.thresholds
-    known = [
+    return [
         {
             **asdict(one.relation),
             "n_examples": len(one.lessons),
@@ -250,4 +241,3 @@ def relations_row(version: Version) -> dict[str, Any]:
         }
         for one in version.state.known
     ]
-    return {"version": version.number, "relations": known}

@@ -225,19 +225,24 @@ def _default_shots(dataset: str) -> int:
 def _models(options: RunOptions, found: list[str]) -> dict[str, type[Settings]]:
     """The settings model of each method of the run and of its encoder."""
     from erda.encoders import encoder_settings
-    from erda.methods import METHODS, find_method, method_name
-    from erda.methods.base import method_settings
+    from erda.methods import METHODS, method_name
 
     models: dict[str, type[Settings]] = {}
     for name in options.methods:
         try:
-            method = find_method(name)
-            models[method_name(name)] = method_settings(method)
+            models[method_name(name)] = _model_of(name)
         except SettingsError as error:
             found.append(str(error))
     if not options.methods:
         found.append(f"methods: none given. Known: {', '.join(sorted(METHODS))}.")
     return {**models, ENCODER: encoder_settings(options.encoder)}
+
+
+def _model_of(method: str) -> type[Settings]:
+    from erda.methods import find_method
+    from erda.methods.base import method_settings
+
+    return method_settings(find_method(method))
 
 
 def _name_fault(name: str, models: Mapping[str, type[Settings]], *, in_file: bool) -> str:
@@ -261,10 +266,7 @@ def _name_fault(name: str, models: Mapping[str, type[Settings]], *, in_file: boo
 
 def _has(method: str, setting: str) -> bool:
     """Whether a method has a setting; False if it cannot be imported here."""
-    from erda.methods import find_method
-    from erda.methods.base import method_settings
-
     try:
-        return setting in flat_kinds(method_settings(find_method(method)))
+        return setting in flat_kinds(_model_of(method))
     except (ImportError, SettingsError):
         return False

@@ -19,6 +19,7 @@ from erda.text.marks import example_from_marks
 from erda.types import Entity, Example, Span
 
 _TACRED_PREFIXES = {"per": "person", "org": "organization"}
+BLANK = "something"  # placeholder for an entity where the encoder has no mask
 
 
 def spaced(text: str) -> str:
@@ -36,9 +37,6 @@ def readable_name(relation_id: str) -> str:
     prefix, colon, rest = relation_id.partition(":")
     words = f"{_TACRED_PREFIXES.get(prefix, prefix)} {rest}" if colon else relation_id
     return spaced(words.replace("_", " ").replace("/", " or ")) or spaced(relation_id) or relation_id
-
-
-BLANK = "something"  # placeholder for an entity where the encoder has no mask
 
 
 def tidy_description(description: str) -> str:

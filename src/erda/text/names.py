@@ -7,10 +7,17 @@ from pathlib import Path
 
 from erda.errors import DataError
 from erda.text.keys import TaggedSentence
-from erda.text.pronouns import is_pronoun
+from erda.text.pronouns import is_pronoun, word_list
 from erda.text.reading import read_lines
 from erda.text.sentences import split_sentences, tokens_of, words_at, words_of
 from erda.types import Entity, Span
+
+_TITLES = word_list("titles")
+_DATES = word_list("dates")
+_COMMON = word_list("common")  # words that start sentences but not names
+_ROLES = word_list("roles")  # no names by themselves
+_LINKS = word_list("links")
+_BEFORE_OF = word_list("before_of")  # "University of Oslo" is one name, "Ann of Oslo" two
 
 
 class NameTagger:
@@ -60,44 +67,6 @@ def read_names(path: Path) -> dict[str, str | None]:
     if not names:
         raise DataError(f"{path}: no names in it; expected one entity name per line, optionally a tab and an id.")
     return names
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_TITLES = _words("mr. mrs. ms. dr. prof. rev. gen. col. lt. sgt. capt. sir lady lord")
-_DATES = _words(
-    "january february march april may june july august september october november december monday tuesday "
-    "wednesday thursday friday saturday sunday"
-)
-# Words that start sentences but not names.
-_COMMON = _words(
-    "a an the and or but nor so yet if then than as at by for from in into of off on onto out over to up with "
-    "within without about above across after against along although among around because before behind below "
-    "beneath beside besides between beyond despite down during except inside like near since though through "
-    "throughout toward towards under until unlike upon via when whenever where whereas wherever whether while why "
-    "how what whatever not no yes all another any both each either every few first second third last many more "
-    "most much neither next none once only other others several some such two three four five six seven eight "
-    "nine ten also again already always currently earlier eventually ever finally following former formerly "
-    "further here however initially instead just later meanwhile moreover never nevertheless now often originally "
-    "perhaps previously recently sometimes soon still subsequently there therefore thus today together tomorrow "
-    "too usually very yesterday according additionally are be been being can could did do does had has have is "
-    "may might must shall should was were will would let born based due founded having list located people prior "
-    "released starting"
-)
-_ROLES = _words(  # no names by themselves
-    "president vice prime minister governor king queen prince princess emperor bishop senator chairman director "
-    "ceo tv dvd cd fm"
-)
-_LINKS = _words("of de da di do dos du del della la le van von der den ter bin ibn al el y &")
-_BEFORE_OF = _words(  # "University of Oslo" is one name, "Ann of Oslo" two
-    "academy association bank battle bay board bureau center centre chamber church city college commonwealth "
-    "company conference council county court democratic department district duchy emirate faculty federation gulf "
-    "hall house institute institution isle kingdom league library ministry museum national office order palace "
-    "party principality province register republic school sea siege society sons state states strait treaty union "
-    "university"
-)
 
 
 class CapitalisedTagger:

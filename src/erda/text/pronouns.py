@@ -15,9 +15,11 @@ a name (`Entity.resolved`) only if no other name competes:
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from erda.types import Entity, Span
@@ -32,6 +34,14 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+def word_list(name: str) -> frozenset[str]:
+    """Read a list of `word_lists.toml`."""
+    return _words(_LISTS[name])
+
+
+_LISTS: dict[str, str] = tomllib.loads(Path(__file__).with_name("word_lists.toml").read_text(encoding="utf-8"))
+
+
 _HE, _SHE, _IT = _words("he him his himself"), _words("she her hers herself"), _words("it its itself")
 _THEY = _words("they them their theirs themselves")
 _POSSESSIVE = _words("his her its their my our")
@@ -41,11 +51,7 @@ _OF_ANYTHING = _IT | _THEY | _words("whose which")
 MENTIONS: dict[str, str | None] = {**dict.fromkeys(_OF_A_PERSON, PERSON), **dict.fromkeys(_OF_ANYTHING)}
 PRONOUNS = MENTIONS.keys() | _words("that this these those one you your yours")  # never names to look for
 _CLASSES = {word: gender for gender, words in (("m", _HE), ("f", _SHE), ("n", _IT)) for word in words}
-_PREPOSITIONS = _words(
-    "about above across after against along among around as at before behind below beside between beyond by during for "
-    "from in inside into like near of off on onto outside over past since than through to toward towards under until "
-    "upon via with within without"
-)
+_PREPOSITIONS = word_list("prepositions")
 _PLACED = ("in", "at", "near")  # a name after these is no person
 _EXPLETIVE = _words("is was 's has had seems seemed appears appeared took takes became will would")
 _JUDGED = _words("likely possible impossible important necessary difficult easy hard clear true")
@@ -58,41 +64,8 @@ _PARAGRAPH = re.compile(r"\n\s*\n")
 _TITLES = {"mr.": "m", "sir": "m", "king": "m", "prince": "m", "lord": "m", "mr": "m"} | dict.fromkeys(
     ("mrs.", "ms.", "mrs", "ms", "miss", "lady", "queen", "princess", "dame"), "f"
 )
-_MEN = _words(
-    "aaron abraham adam adrian ahmed alan albert alberto alexander alexandre alfred ali alvin andre andreas andrew "
-    "angelo anthony antoine antonio archibald arthur axel barack barry ben benjamin bernard bernhard bill bob boris "
-    "bradley brian bruce carl carlos cecil charles christian christopher clarence claude clifford colin conrad craig "
-    "cyril daniel david dennis derek diego dieter dmitri dominic donald douglas duncan dwight edgar edmund eduardo "
-    "edward edwin elias elon emil emmanuel enrique eric erik ernest ernst ethan eugene felix fernando francis frank "
-    "franz fred frederick friedrich fritz gabriel gary geoffrey georg george gerald gerard gilbert giovanni giuseppe "
-    "glenn gordon graham greg gustav hans harald harold harry heinrich helmut henri henrik henry herbert herman "
-    "hermann horace howard hugh hugo ian ibrahim igor isaac ivan jack jacob jakob james jason javier jeff jeffrey "
-    "jeremy jerome jim joachim joe joel johann john jonathan jorge jose josef joseph josh juan julian julius karel "
-    "karl keith ken kenji kenneth kevin klaus kurt larry lars lawrence leo leon leonard leonardo leopold lewis liam "
-    "lionel lorenzo louis lucas ludwig luis luke magnus manuel marc marcel marco marcus mario mark martin matthew "
-    "matthias maurice max michael miguel mike mikhail milton mohammed muhammad mustafa nathan neil nelson nicholas "
-    "nicolas niels nikola nils noah norbert norman olaf oliver omar oscar oskar otto owen pablo patrick paul pavel "
-    "pedro percy peter philip pierre rafael ralph ramon raphael raul raymond reginald ricardo richard rob robert "
-    "roberto rodney roger roland rolf ronald roy rudolf rupert russell ryan salvador samuel scott sean sebastian "
-    "sergei sergio sigmund simon stanley stefan stephen steve steven stuart sven ted theo theodore thomas tim timothy "
-    "tobias tom tomas tony toshiro ulrich umberto victor viktor vincent vladimir wallace walter warren wayne werner "
-    "wilfred wilhelm william winston wolfgang xavier yuri yusuf zachary"
-)
-_WOMEN = _words(
-    "abigail ada adele agatha agnes alexandra alice alison amanda amelia amy angela anita ann anna anne annie "
-    "audrey barbara beatrice betty beyonce brenda bridget camilla carla carmen carol caroline catherine cecilia "
-    "charlotte chloe christina christine cindy claire clara cynthia deborah denise diana diane donna dora dorothy "
-    "edith eleanor elena eliza elizabeth ella ellen emily emma erica erika esther eva eve evelyn fatima fiona "
-    "florence frances gabriela georgia gloria grace greta gwen hannah harriet heather helen helena hilda hillary ida "
-    "ines ingrid irene isabel isabella jacqueline jane janet jennifer jessica jill joan joanna josephine joyce judith "
-    "judy julia julie juliet karen karin katarina kate katherine kathleen kathryn kirsten laura leah lena linda lisa "
-    "louise lucia lucy lydia madeleine magdalena margaret margot maria marianne marie marilyn marina marta martha "
-    "mary megan melissa michelle mildred miriam molly monica nadia nadine nancy naomi natalie nicole nina nora norma "
-    "olga olivia pamela patricia paula pauline penelope petra phyllis priscilla rachel rebecca regina rita rosa "
-    "rosalind rose rosemary ruth sabine sally samantha sandra sara sarah selma serena sharon shirley sigrid silvia "
-    "sofia sonia sophia sophie stella stephanie susan susanna sylvia tamara tanya teresa theresa tina ursula "
-    "valentina valerie vanessa vera veronica victoria viola virginia vivian wendy winifred yoko yvonne zoe"
-)
+_MEN = word_list("men")
+_WOMEN = word_list("women")
 
 
 def is_pronoun(name: str) -> bool:

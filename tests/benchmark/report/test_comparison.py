@@ -12,7 +12,7 @@ from erda.benchmark.experiments import Experiment
 from erda.benchmark.measures import ALL_SEEN, CANDIDATES
 from erda.benchmark.records import Record
 from erda.benchmark.report.comparison import compare_all, p_value
-from erda.benchmark.report.published import published_of
+from erda.benchmark.report.published import find_published
 from erda.benchmark.report.report_files import experiment_section
 from erda.benchmark.report.result_tables import comparison_table, later_table, orders_table, published_table
 from erda.benchmark.report.table_formats import to_csv, to_markdown, to_terminal
@@ -83,20 +83,13 @@ def test_lines_without_a_row_of_the_paper_show_a_dash(template: Record) -> None:
     assert table is not None
     assert table.rows[1][1:4] == (None, None, 1)
     assert table.rows[1][5:] == (None, None)
-    assert [row and row.row for row in map(published_of, both.lines)] == ["ERDA", None]
+    assert [row and row.row for row in (find_published(line.first) for line in both.lines)] == ["ERDA", None]
 
 
 def test_no_published_table_without_published_numbers(template: Record) -> None:
     assert published_table(experiment(template, ENDS, shots=2)) is None
     assert orders_table(experiment(template, ENDS, shots=2)) is None
     assert later_table(experiment(template, ENDS)) is None
-
-
-def test_another_encoder_than_bert_is_noted_once(template: Record) -> None:
-    table = published_table(experiment(template, ENDS, encoder="mpnet"))
-    assert table is not None
-    assert table.rows[0][5] == Summary(68.07, 1.94, 6)
-    assert "erda, emr, idlvq-c: mpnet beside the paper's BERT-base." in table.notes
 
 
 def test_task_orders_are_compared_run_by_run(template: Record) -> None:
@@ -126,22 +119,19 @@ def test_the_reference_is_compared_with_each_line(template: Record) -> None:
     expected = stats.ttest_rel(ENDS["erda"], ENDS["emr"])
     smaller = stats.ttest_rel(ENDS["erda"], ENDS["idlvq-c"])
     assert 2 * smaller.pvalue < expected.pvalue
-    low, high = expected.confidence_interval(0.95)
     emr = table.rows[0]
-    assert emr[1:4] == (6, "+16.50", f"{100 * low:+.2f} to {100 * high:+.2f}")
-    assert emr[4] == "+0.00 to +0.00", "the template's counts per relation are shared"
-    assert emr[5] == p_value(expected.pvalue)
-    assert emr[6] == p_value(expected.pvalue)  # the larger of two p values is multiplied by one
-    assert table.rows[1][6] == p_value(2 * smaller.pvalue)
-    assert emr[7:] == ("0.0312", "0.0625")
+    assert emr[1:3] == (6, "+16.50")
+    assert emr[3] == "+0.00 to +0.00", "the template's counts per relation are shared"
+    assert emr[4] == p_value(expected.pvalue)
+    assert emr[5] == p_value(expected.pvalue)  # the larger of two p values is multiplied by one
+    assert table.rows[1][5] == p_value(2 * smaller.pvalue)
+    assert emr[6:] == ("0.0312", "0.0625")
     assert "Holm's correction: 2 rows." in table.notes
-    assert any("sign-flip p with n = 6: 0.0312, corrected 0.0625" in note for note in table.notes)
     half = comparison_table(found, "erda", ALL_SEEN)
     assert half.rows[0][2] == "+8.25"
     assert half.name != table.name
     one = comparison_table(experiment(template, {"erda": ENDS["erda"], "emr": ENDS["emr"]}), "erda", CANDIDATES)
     assert "Holm's correction: one row." in one.notes
-    assert not any("sign-flip" in note for note in one.notes)  # 0.0312 can be reached
 
 
 def test_the_default_reference_is_posterior_with_defaults_then_erda_then_the_first_line(template: Record) -> None:
@@ -167,7 +157,7 @@ def test_lines_run_on_other_streams_are_excluded_and_noted(template: Record) -> 
     (mixed,) = grouped(records)
     table = comparison_table(mixed, "erda", CANDIDATES)
     assert [row[0] for row in table.rows] == ["idlvq-c"]
-    assert table.rows[0][5] == table.rows[0][6]  # a family of one
+    assert table.rows[0][4] == table.rows[0][5]  # a family of one
     said = (
         "Cannot compare 'erda' with 'emr': they were run on different streams (seed 100, manifests stream-1, other-10)."
     )
@@ -176,20 +166,6 @@ def test_lines_run_on_other_streams_are_excluded_and_noted(template: Record) -> 
     assert family.refused == (said,)
     assert family.against("emr") is None
     assert family.against("idlvq-c") is family.comparisons[0]
-
-
-def test_fewer_than_two_common_streams_are_noted(template: Record) -> None:
-    lone = experiment(template, {"erda": [0.5, 0.6], "emr": [0.4]})
-    table = comparison_table(lone, "erda", CANDIDATES)
-    assert table.rows == (("emr", 1, "+10.00", None, None, None, None, None, None),)
-    assert any(note.startswith("emr: One common stream") for note in table.notes)
-    apart = [record(template, "erda", 1, 0.5), record(template, "emr", 2, 0.5)]
-    (found,) = grouped(apart)
-    table = comparison_table(found, "erda", CANDIDATES)
-    assert table.rows == (("emr", 0, None, None, None, None, None, None, None),)
-    assert any("No common stream" in note for note in table.notes)
-    for write in (to_markdown, to_csv, to_terminal):
-        assert "emr" in write(table)
 
 
 def test_a_single_line_and_an_unknown_reference(template: Record) -> None:

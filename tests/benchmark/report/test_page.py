@@ -1,7 +1,6 @@
 """The page is standalone and complete, its links work, and it escapes untrusted text."""
 
 import re
-import tomllib
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -124,21 +123,3 @@ def test_the_headline_shows_the_accuracies_of_the_records(tmp_path: Path) -> Non
             assert f"{100 / 3 * sum(record.accuracy[protocol][-1] for record in own):.1f}" in head
     assert "p, all-seen" in head
     assert "<img" not in head
-
-
-def test_a_single_run_makes_a_page(tmp_path: Path) -> None:
-    toy_record(tmp_path)
-    write_report(tmp_path, figures=False)
-    page = Page((tmp_path / "report/index.html").read_text(encoding="utf-8"))
-    assert "img" not in [tag for tag, _ in page.elements]
-    assert not [attributes for _, attributes in page.elements if attributes.get("id") == "faults"]
-    assert any("1 run" in text for text in page.text_of("p"))
-
-
-def test_template_style_and_script_are_package_data() -> None:
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["erda"]
-    package = ROOT / "src/erda"
-    packed = {path for pattern in settings for path in package.glob(pattern)}
-    needed = {path for path in (package / "benchmark/report").iterdir() if path.suffix in (".j2", ".css", ".js")}
-    assert len(needed) == 3
-    assert needed <= packed

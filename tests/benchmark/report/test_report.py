@@ -61,16 +61,10 @@ def test_datasets_shots_and_encoders_separate_experiments(tmp_path: Path) -> Non
     assert "measured on validation data" in experiments[3].title
 
 
-def test_different_seeds_and_streams_are_noted(tmp_path: Path) -> None:
+def test_different_seeds_are_noted(tmp_path: Path) -> None:
     records = [toy_record(tmp_path, seed=1), toy_record(tmp_path, seed=2), toy_record(tmp_path, method="other", seed=1)]
     (experiment,) = grouped(records)
     assert "Not the same seeds in every line" in experiment.notes[0]
-    path = tmp_path / "other/1/record.json"
-    value = json.loads(path.read_text())
-    value["manifest"]["digest"] = "another"
-    write_json(path, sealed(value))
-    notes = write_report(tmp_path, figures=False).sections[0].experiment.notes
-    assert any("Seed 1: the lines were run on different streams" in note for note in notes)
 
 
 def test_a_repeated_run_counts_once(tmp_path: Path) -> None:
@@ -188,19 +182,7 @@ def test_a_record_in_a_folder_whose_name_is_not_utf8_is_a_fault_on_the_page(tmp_
     (tmp_path / "a\udcff").mkdir()
     (tmp_path / "a\udcff/record.json").write_text("{}")
     report = write_report(tmp_path, figures=False)
-    assert report.page is not None
     assert r"a\udcff/record.json" in report.page.read_text()
-
-
-def test_tables_are_written_without_matplotlib_and_jinja2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    toy_record(tmp_path)
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
-    found = write_report(tmp_path)
-    assert "matplotlib is not installed" in found.faults[0]
-    assert "jinja2 is not installed" in found.faults[1]
-    assert found.page is None
-    assert (tmp_path / "report/final.csv").exists()
-    assert not (tmp_path / "report/curve.png").exists()
 
 
 def test_the_page_names_lines_run_on_different_streams(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import csv
 import io
 import re
-import statistics
 
 import pytest
 
@@ -17,17 +16,6 @@ TABLE = ResultTable(
     rows=(("erda_1", 3, Summary(66.6666, 1.5, 3), Summary(50.0, None, 1)), ("chance", None, "10.00", None)),
     notes=("A note with 5 % & more.",),
 )
-
-
-def test_summary_equals_the_statistics_module() -> None:
-    values = [0.3, 0.5, 0.9]
-    found = Summary.of(values)
-    assert found is not None
-    assert found.mean == pytest.approx(statistics.mean(values))
-    assert found.deviation == pytest.approx(statistics.stdev(values))
-    assert found.n == 3
-    assert Summary.of([0.5]) == Summary(0.5, None, 1)
-    assert Summary.of([]) is None
 
 
 def test_terminal_columns_are_aligned() -> None:

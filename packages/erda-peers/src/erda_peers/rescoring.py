@@ -51,7 +51,7 @@ class Rescored(Base):
     score_kind: ClassVar[ScoreKind] = Posterior.score_kind
 
     def _learn(self, task: Task, generator: Any) -> None:
-        super()._learn(task, generator)
+        super()._learn(task, generator)  # type: ignore[safe-super]  # of the method that is rescored
         found, common = self._learn_rows(task)
         for name, each in found.items():
             self.rows[name] = {owner: self._from_array(row) for owner, row in each.items()}
@@ -78,7 +78,7 @@ class Rescored(Base):
         return {name: {one: self._to_array(row) for one, row in rows.items()} for name, rows in self.rows.items()}
 
     def _prepare(self) -> None:
-        super()._prepare()
+        super()._prepare()  # type: ignore[safe-super]  # of the method that is rescored
         self._rescorer: Posterior | None = None  # built lazily, at the first prediction
 
     def _score_array(self, examples: Sequence[Example]) -> np.ndarray:

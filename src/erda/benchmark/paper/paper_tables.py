@@ -10,7 +10,6 @@ import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -62,23 +61,13 @@ class PaperTable:
     @property
     def dataset(self) -> str:
         """Dataset of its preset."""
-        return _preset_value(self.preset, "dataset")
-
-    @property
-    def encoder(self) -> str:
-        """Encoder of its preset."""
-        return _preset_value(self.preset, "encoder")
+        return str(read_preset(self.preset)["dataset"])
 
     def folder_on(self, dataset: str | None) -> str:
         """Folder of its records on a dataset (None: the table's own)."""
         if dataset is None or dataset == self.dataset:
             return self.folder
         return f"{self.folder}{ON}{slug_of(Path(dataset).name) or 'own'}"
-
-
-@lru_cache
-def _preset_value(preset: str, name: str) -> str:
-    return str(read_preset(preset)[name])
 
 
 def _frozen(values: Mapping[str, Any]) -> dict[str, Any]:

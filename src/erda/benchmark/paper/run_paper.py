@@ -15,7 +15,7 @@ import numpy as np
 from erda.benchmark.paper.paper_plan import NO_CHANGES, plan_runs
 from erda.benchmark.paper.paper_tables import PaperTable
 from erda.benchmark.report.figures import EMBEDDINGS
-from erda.benchmark.run.planned_runs import PlannedRun, check_same_experiment, run_planned
+from erda.benchmark.run.planned_runs import PlannedRun, run_planned
 from erda.data.streams import TaskStream
 from erda.errors import ErdaError, SettingsError, StreamError, join_faults, one_line
 from erda.files import write_arrays
@@ -54,32 +54,15 @@ def run_paper(
         raise SettingsError(f"No table can be run.\n{join_faults(plan.left_out)}")
     for line in plan.left_out if show else ():
         print(one_line(f"skipped: {line}"), file=sys.stderr)
-    runs, faults = _reject_mixed(plan.runs)
-    finished = run_planned(runs, cache=plan.cache, n_processes=n_processes, show_bars=show)
-    faults += finished.faults
+    finished = run_planned(plan.runs, cache=plan.cache, n_processes=n_processes, show_bars=show)
+    faults = list(finished.faults)
     for one in plan.embedded:
-        if one in runs and one.is_finished:
+        if one.is_finished:
             try:
                 keep_vectors(one)
             except ErdaError as fault:
                 faults.append(f"{one.asked.title}, vectors: {fault}")
     return PaperRun(len(finished.records) - finished.n_found, finished.n_found, tuple(faults), plan.left_out)
-
-
-def _reject_mixed(runs: Sequence[PlannedRun]) -> tuple[list[PlannedRun], list[str]]:
-    """Split off unfinished rows whose folders hold runs with other settings; return the other runs and the faults."""
-    faults: dict[str, str] = {}
-    for one in {row_name(one): one for one in runs if not one.is_finished}.values():
-        try:
-            check_same_experiment(one.out, one.asked)
-        except ErdaError as fault:
-            faults[row_name(one)] = f"{row_name(one)}: {fault}"
-    return [one for one in runs if row_name(one) not in faults], list(faults.values())
-
-
-def row_name(planned: PlannedRun) -> str:
-    """Name of a row in messages: the folder of its records."""
-    return f"{planned.out.parent.name}/{planned.out.name}/{planned.asked.method}"
 
 
 # -- vectors for t-SNE -------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from erda.benchmark.experiments import Line
 from erda.benchmark.measures import ALL_SEEN, CANDIDATES
 from erda.benchmark.report.comparison import compare_all, p_value
 from erda.benchmark.report.figures import FORMATS, Figure, page_panels
-from erda.benchmark.report.published import published_of
+from erda.benchmark.report.published import find_published
 from erda.benchmark.report.report_files import Item, Section, ShownSection
 from erda.benchmark.report.table_formats import WRITERS, format_cell
 from erda.errors import RecordError
@@ -56,7 +56,7 @@ def render_page(shown: Sequence[ShownSection], *, folders: Sequence[str], title:
     from markupsafe import Markup
 
     first = shown[0].section
-    published = {line.label: published_of(line) for line in first.experiment.lines}
+    published = {line.label: find_published(line.first) for line in first.experiment.lines}
     ps = {protocol: _ps(first, protocol) for protocol in first.experiment.protocols}
     records = {id(record): record for one in shown for record in one.section.experiment.records}.values()
     return _template().render(

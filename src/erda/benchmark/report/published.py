@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from erda.benchmark.experiments import Line
 from erda.benchmark.measures import CANDIDATES
 from erda.benchmark.records import Record
 from erda.benchmark.statistics import Summary
@@ -96,12 +95,7 @@ COMPONENTS: Mapping[str, Mapping[str, Any]] = _VALUE["components"]  # method -> 
 PAPER, LATER = _paper_rows(_VALUE), _later_rows(_VALUE)
 
 
-def published_of(line: Line, protocol: str = CANDIDATES) -> Published | None:
-    """Row of the paper for a line, whose records share all matched settings."""
-    return find_published(line.first, protocol)
-
-
-def find_published(record: Record, protocol: str) -> Published | None:
+def find_published(record: Record, protocol: str = CANDIDATES) -> Published | None:
     """Row of the paper for a record, with a remark on further differences; None if the paper has none."""
     components = _components(record)
     for row in PAPER:

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.util import find_spec
 from itertools import chain, count
 from pathlib import Path
 
@@ -163,7 +162,7 @@ class Report:
     sections: tuple[Section, ...]
     tables: tuple[ResultTable, ...]
     files: tuple[Path, ...]
-    page: Path | None
+    page: Path
     faults: tuple[str, ...]
     notes: tuple[str, ...]  # on views that the records do not support
 
@@ -180,10 +179,6 @@ def write_report(
 
     found = read_records(directory)
     sections = with_reference(layout(found), reference) if reference else layout(found)
-    faults = list(found.faults)
-    if figures and find_spec("matplotlib") is None:
-        faults.append("Figures were not drawn: matplotlib is not installed here.")
-        figures = False
     folders = [""] if len(sections) == 1 else [section.name for section in sections]
     parts = [show_section(section, figures=figures) for section in sections]
     written = [
@@ -191,20 +186,15 @@ def write_report(
         for part, folder in zip(parts, folders, strict=True)
         for path in _write_section(part, directory / FOLDER / folder)
     ]
-    page = None
-    if find_spec("jinja2") is None:
-        faults.append(f"{PAGE} was not written: jinja2 is not installed here.")
-    else:
-        page = directory / FOLDER / PAGE
-        html = render_page(
-            parts, folders=folders, title=single_line(directory.resolve().name), faults=[*map(single_line, faults)]
-        )
-        write_bytes(page, html.encode())
-        written.append(page)
+    page = directory / FOLDER / PAGE
+    shown_faults = [*map(single_line, found.faults)]
+    html = render_page(parts, folders=folders, title=single_line(directory.resolve().name), faults=shown_faults)
+    write_bytes(page, html.encode())
+    written.append(page)
     _remove_earlier(directory / FOLDER, set(written))
     notes = tuple(f"{part.section.title}: {note}" for part in parts for note in part.notes)
     tables = tuple(table for part in parts for table in part.tables)
-    return Report(sections, tables, tuple(written), page, tuple(faults), notes)
+    return Report(sections, tables, tuple(written), page, found.faults, notes)
 
 
 def _remove_earlier(folder: Path, written: set[Path]) -> None:

@@ -10,7 +10,7 @@ from erda.benchmark.experiments import PERCENT, Experiment, Line
 from erda.benchmark.measures import ALL_SEEN, CANDIDATES
 from erda.benchmark.records import Record, unpack_predictions
 from erda.benchmark.report.comparison import compare_all, p_value
-from erda.benchmark.report.published import find_later, published_of
+from erda.benchmark.report.published import find_later, find_published
 from erda.benchmark.report.table_formats import Cell, Cells, ResultTable
 from erda.benchmark.statistics import Summary
 from erda.errors import RecordError
@@ -146,7 +146,7 @@ def published_table(experiment: Experiment) -> ResultTable | None:
     rows: list[Cells] = []
     remarks: dict[str, list[str]] = {}
     for line in experiment.lines:
-        ours, row, n = line.accuracy(CANDIDATES, -1), published_of(line), len(line.records)
+        ours, row, n = line.accuracy(CANDIDATES, -1), find_published(line.first), len(line.records)
         if row is None:
             rows.append((line.label, None, None, n, ours, None, None))
             continue
@@ -175,7 +175,7 @@ def orders_table(experiment: Experiment) -> ResultTable | None:
     """Each run beside the paper's table of task orders; None if no line has a row there."""
     rows: list[Cells] = []
     for line in experiment.lines:
-        row = published_of(line)
+        row = find_published(line.first)
         for record in line.records if row else ():
             theirs = row.by_seed.get(record.seed) if row else None
             own = record.after("accuracy", CANDIDATES, -1)
@@ -230,7 +230,6 @@ def comparison_table(experiment: Experiment, reference: str, protocol: str) -> R
             one.second,
             one.n,
             None if one.difference is None else points(PERCENT * one.difference),
-            interval(one.interval, signed=True),
             interval(one.relation_interval, signed=True),
             *map(p_value, (one.p_t, one.p_t_corrected, one.p_sign, one.p_sign_corrected)),
         )
@@ -241,7 +240,7 @@ def comparison_table(experiment: Experiment, reference: str, protocol: str) -> R
         name=f"comparison-{protocol}",
         title=f"{reference} minus each, after task {experiment.n_tasks} (points), protocol {protocol}: "
         f"{experiment.title}",
-        columns=("against", "n", "difference", "95 % over streams", OVER_RELATIONS, *tests),
+        columns=("against", "n", "difference", OVER_RELATIONS, *tests),
         rows=tuple(rows),
         notes=(
             "Differences stream by stream, so the runs of both are paired; p is two-sided.",

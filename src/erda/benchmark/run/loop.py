@@ -104,14 +104,19 @@ def run(
                 seconds["predict"].append(predicted - learned)
                 shown.set_postfix({name: f"{100 * one:.1f}%" for name, one in measures[-1].accuracy.items()})
                 shown.update()
-        spec = method.encoder.spec
+        encoder = method.encoder
         order = [[relation.id for relation in task.relations] for task in stream]
         record = Record(
             **{field.name: getattr(asked, field.name) for field in fields(Run)},
             order=order,
             relation_names={relation.id: relation.name for relation in stream.relations},
             manifest=stream.manifest.summary(),
-            encoder_spec={"name": spec.name, "settings": dict(spec.settings), "fingerprint": spec.fingerprint},
+            encoder_spec={
+                "name": encoder.spec.name,
+                "settings": dict(encoder.spec.settings),
+                "fingerprint": encoder.spec.fingerprint,
+                "pooled_layers": encoder.pooled_layers,
+            },
             **measured(measures),
             seconds=seconds,
             peak_memory_mb=peak_memory_mb(),

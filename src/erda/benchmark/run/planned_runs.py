@@ -90,11 +90,8 @@ def run_experiment(
     show_bars: bool = True,
 ) -> Finished:
     """Run every method of the settings on every stream; read finished runs, report failed ones."""
-    asked = settings.runs()
-    for one in {one.method: one for one in asked}.values():
-        check_same_experiment(out, one)
     return run_planned(
-        [PlannedRun(one, out) for one in asked],
+        [PlannedRun(one, out) for one in settings.runs()],
         cache=CacheSettings.of(settings),
         n_processes=n_processes,
         keep_methods=keep_methods,
@@ -112,13 +109,13 @@ def run_planned(
 ) -> Finished:
     """Run planned runs, `n_processes` at once, each into its own folder."""
     is_pool = n_processes > 1
+    runs, faults = _without_mixed(runs)
     before = {one.folder for one in runs if one.is_finished}
     records: dict[Path, Record] = {}
-    faults = []
     with shared_cache(cache, lambda: _common_folder(runs), needed=is_pool and bool(runs)) as shared:
         run_one = partial(_run_one, keep_method=keep_methods, bar=show_bars and not is_pool, cache=shared)
         outcomes = run_in_processes(run_one, runs, n_processes=n_processes) if is_pool else run_here(run_one, runs)
-        for outcome in _shown(outcomes, runs) if show_bars else outcomes:
+        for outcome in _shown(outcomes, runs) if show_bars and runs else outcomes:
             if outcome.result is not None:
                 records[outcome.work.folder] = outcome.result
             else:
@@ -171,6 +168,17 @@ def _run_one(planned: PlannedRun, *, keep_method: bool, bar: bool, cache: CacheS
         keep_method=keep_method,
         bar=bar,
     )
+
+
+def _without_mixed(runs: Sequence[PlannedRun]) -> tuple[list[PlannedRun], list[str]]:
+    """Runs, less the unfinished ones of methods whose folder holds other settings; and the faults of these methods."""
+    faults: dict[tuple[Path, str], str] = {}
+    for one in {(one.out, one.asked.method): one for one in runs if not one.is_finished}.values():
+        try:
+            check_same_experiment(one.out, one.asked)
+        except ErdaError as fault:
+            faults[one.out, one.asked.method] = f"{one.asked.method}: {fault}"
+    return [one for one in runs if (one.out, one.asked.method) not in faults], list(faults.values())
 
 
 def check_same_experiment(out: Path, asked: Run) -> None:

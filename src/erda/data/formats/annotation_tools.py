@@ -38,6 +38,11 @@ EVENT = "an argument is an event"
 _ENTITY = re.compile(r"\S+ (\d{1,12}) (\d{1,12})((?:;\d+ \d+)*)")
 _RELATION = re.compile(r"(\S+) \S+?:(\S+) \S+?:(\S+)\s*")
 _REFERENCE = re.compile(r"Reference (\S+) (\S+)")
+LABEL_STUDIO = "an array of tasks with 'data' and 'annotations' (export format JSON)"
+CANCELLED = "the annotation was skipped"
+PRODIGY = "one JSON object per line, as written by 'prodigy db-out'"
+NOT_ACCEPTED = "the row was not accepted"
+AMBIGUOUS = "the row was rejected and has several relations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +116,7 @@ def _brat_example(text: str, found: Standoff, relation: re.Match[str], example_i
     return sentences_example(text, *marks, relation=relation[1], id=example_id)
 
 
-LABEL_STUDIO = "an array of tasks with 'data' and 'annotations' (export format JSON)"
-CANCELLED = "the annotation was skipped"
+# -- Label Studio ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,9 +221,7 @@ def _task_text(data: Mapping[str, Any]) -> str:
     return texts.get("text") or next(iter(texts.values()))
 
 
-PRODIGY = "one JSON object per line, as written by 'prodigy db-out'"
-NOT_ACCEPTED = "the row was not accepted"
-AMBIGUOUS = "the row was rejected and has several relations"
+# -- Prodigy -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,9 @@ CSV_END = "\r\n"  # with this line ending, the csv module quotes every field tha
 _CELL = r"(?:^|(?<=[;\t\r\n]))"
 _FORMULA = r"(?=(?:(?![;\t\r\n])[\s\x00-\x1f\ufeff\u200b-\u200f\u2060'])*[=+\-@＝＋－＠])"
 _UNGUARDED, _GUARDED = re.compile(_CELL + _FORMULA), re.compile(f"{_CELL}'{_FORMULA}")
+EXCEL = (".xlsx", ".xlsm")
+MOST_ROWS = 1 << 20  # of a sheet
+_SEPARATORS = ",;\t"
 
 
 def csv_rows(path: Path, faults: Faults, renamed: Mapping[str, str] | None = None) -> Iterator[SourceRow]:
@@ -116,45 +119,34 @@ def _header_fault(columns: Sequence[str], found: Sequence[str]) -> str:
 
 
 def _read(columns: Sequence[str], fields: Sequence[str], default_id: str) -> Example | Rejected:
-    example = _example(columns, fields, default_id)
-    said = dict(zip(columns, fields, strict=True)).get("holds", "").strip()
-    if said.lower() not in HOLDS:
-        raise DataError(f"holds: expected true or false, got {said[:20]!r}.")
-    return example if HOLDS[said.lower()] else Rejected(example)
-
-
-def _example(columns: Sequence[str], fields: Sequence[str], default_id: str) -> Example:
-    example, row = _untyped(columns, fields, default_id), dict(zip(columns, fields, strict=True))
-    head_type, tail_type = (row.get(name, "").strip() or None for name in ("head_type", "tail_type"))
-    return replace(example, head=replace(example.head, type=head_type), tail=replace(example.tail, type=tail_type))
-
-
-def _untyped(columns: Sequence[str], fields: Sequence[str], default_id: str) -> Example:
     if len(fields) != len(columns):
         raise DataError(f"{counted(len(fields), 'field')}; the header names {len(columns)}.")
     row = {name: field for name, field in zip(columns, fields, strict=True) if name in READ}
     if OFFSETS[0] not in row:  # with offsets, the text must stay as it is: the offsets count its characters
         row = {name: _GUARDED.sub("", field) for name, field in row.items()}
-    relation, example_id, source, head_id, tail_id = (
-        row.get(name, "").strip() or None for name in ("relation", "id", "source", "head_id", "tail_id")
-    )
-    example_id = example_id or default_id
+    said = {name: field.strip() or None for name, field in row.items()}
+    found = _example(row, relation=said.get("relation"), id=said.get("id") or default_id, source=said.get("source"))
+    head = replace(found.head, id=said.get("head_id"), type=said.get("head_type"))
+    example = replace(found, head=head, tail=replace(found.tail, id=said.get("tail_id"), type=said.get("tail_type")))
+    holds = (said.get("holds") or "").lower()
+    if holds not in HOLDS:
+        raise DataError(f"holds: expected true or false, got {holds[:20]!r}.")
+    return example if HOLDS[holds] else Rejected(example)
+
+
+def _example(row: Mapping[str, str], **about: Any) -> Example:
     if OFFSETS[0] in row:
-        ends = [_number(row, name) for name in OFFSETS]
-        marks = Mark(ends[0], ends[1], id=head_id), Mark(ends[2], ends[3], id=tail_id)
-        return example_from_text(row["text"], *marks, relation=relation, id=example_id, source=source)
+        a, b, c, d = (_number(row, name) for name in OFFSETS)
+        return example_from_text(row["text"], Mark(a, b), Mark(c, d), **about)
     head, tail = row.get("head", "").strip(), row.get("tail", "").strip()
     if head and tail and not ("[[" in row["text"] and "{{" in row["text"]):
-        marks = marks_of_names(row["text"], head, tail)
-        named = replace(marks[0], id=head_id), replace(marks[1], id=tail_id)
-        return example_from_text(row["text"], *named, relation=relation, id=example_id, source=source)
+        return example_from_text(row["text"], *marks_of_names(row["text"], head, tail), **about)
     if not ("head" in row and "tail" in row) and not ("[[" in row["text"] or "{{" in row["text"]):
         raise DataError(
             "no entity is marked; name the columns of both entities (--columns head=NAME,tail=NAME), or mark them in "
             "the text with [[ ]] and {{ }}."
         )
-    example = example_from_marks(row["text"], relation=relation, id=example_id, source=source)
-    return replace(example, head=replace(example.head, id=head_id), tail=replace(example.tail, id=tail_id))
+    return example_from_marks(row["text"], **about)
 
 
 def _number(row: Mapping[str, str], name: str) -> int:
@@ -162,11 +154,6 @@ def _number(row: Mapping[str, str], name: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 12):
         raise DataError(f"{name}: expected a whole number, got {text[:20]!r}.")
     return int(text)
-
-
-EXCEL = (".xlsx", ".xlsm")
-MOST_ROWS = 1 << 20  # of a sheet
-_SEPARATORS = ",;\t"
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from erda.types import Entity, Example, Relation, Span
 
 JSON_LINES = "one JSON object per line"
 Text = StrictStr | None
+MARKED_LINES = "one sentence per line, with its entities in [[ ]] and {{ }}"
 
 
 def _number_as_text(given: object) -> object:
@@ -185,9 +186,6 @@ def _entity(row: EndRow, role: str, tokens: tuple[str, ...]) -> Entity:
 def _entity_to_json(entity: Entity) -> dict[str, Any]:
     row = {"name": entity.name, "id": entity.id, "span": [entity.span.start, entity.span.end]}
     return row | ({"type": entity.type} if entity.type else {})
-
-
-MARKED_LINES = "one sentence per line, with its entities in [[ ]] and {{ }}"
 
 
 def marked_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:

@@ -26,6 +26,12 @@ from erda.text.reading import JsonWalk, read_lines
 from erda.types import Entity, Example, Span
 
 N_FIELDS = 9
+_FEWREL = "Expected {tokens: [word, ...], h: [name, id, [[index, ...], ...]], t: [name, id, ...]}."
+ALL_OVERLAP = "head and tail overlap in every mention"
+Indices = Annotated[list[StrictInt], Field(min_length=1)]
+Mentioned = tuple[StrictStr, StrictStr | StrictInt | None, Annotated[list[Indices], Field(min_length=1)]]
+# The LDC's files write brackets as the Penn Treebank does.
+_BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 
 
 def read_cfrl(path: Path, relations: Mapping[str, str] | None = None) -> Reading:
@@ -91,12 +97,6 @@ def _cfrl_span(indices: str, role: str) -> Span:
     return Span(first, last + 1)
 
 
-_FEWREL = "Expected {tokens: [word, ...], h: [name, id, [[index, ...], ...]], t: [name, id, ...]}."
-ALL_OVERLAP = "head and tail overlap in every mention"
-Indices = Annotated[list[StrictInt], Field(min_length=1)]
-Mentioned = tuple[StrictStr, StrictStr | StrictInt | None, Annotated[list[Indices], Field(min_length=1)]]
-
-
 @dataclass(frozen=True, slots=True)
 class FewRelRow:
     """A row of the file."""
@@ -155,10 +155,6 @@ def _fewrel_span(indices: list[int], role: str, position: list[int]) -> Span:
     if position[first] == position[last + 1]:
         raise DataError(f"{role} mention {indices} covers no word.")
     return Span(position[first], position[last + 1])
-
-
-# The LDC's files write brackets as the Penn Treebank does.
-_BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 
 
 @dataclass(frozen=True, slots=True)

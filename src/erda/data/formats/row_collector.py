@@ -23,6 +23,11 @@ from erda.text.reading import Faults
 from erda.text.sentences import split_sentences
 from erda.types import NO_RELATION, Example
 
+OVERLAPPING = "head and tail overlap"
+BYTE_ORDER_MARK = "\ufeff"
+UNLABELLED = "the relation has no name"
+_SHOWN = 40
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -192,12 +197,6 @@ def _unlisted(relation: str, relations: Collection[str]) -> str:
         return f"unknown relation {relation!r}; it is not among the {len(relations)} listed relations."
     message = unknown_name("relation", relation, relations)
     return message[0].lower() + message[1:]
-
-
-OVERLAPPING = "head and tail overlap"
-BYTE_ORDER_MARK = "\ufeff"
-UNLABELLED = "the relation has no name"
-_SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,7 +137,7 @@ def demonstrate_methods(out: Path, *, seeds: Sequence[int] | None = None) -> Non
     print_line()
     accuracy = [table for table in report.tables if table.name.startswith("accuracy")]
     print_tables([*accuracy, summarise(record for part in parts for record in part.records)])
-    print_line(f"Page:    {report.page}" if report.page else "")
+    print_line(f"Page:    {report.page}")
     print_line(f"Tables:  {out / FOLDER}")
     print_line(f"Records: {out}")
     faults = [*(fault for part in parts for fault in part.faults), *report.faults]
