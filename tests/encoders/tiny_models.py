@@ -1,5 +1,7 @@
 """Tiny models with random weights and a tiny vocabulary, saved to a folder."""
 
+import json
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,19 @@ def build_model(
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return find_model(folder)
+
+
+def safetensors_bytes(values: bytes = b"\0" * 16) -> bytes:
+    header = json.dumps({"w": {"dtype": "F32", "shape": [len(values) // 4], "data_offsets": [0, len(values)]}}).encode()
+    return struct.pack("<Q", len(header)) + header + values
+
+
+def write_folder(folder: Path, *, values: bytes = b"\0" * 16) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text("{}")
+    (folder / "vocab.txt").write_text("[PAD]\n")
+    (folder / "model.safetensors").write_bytes(safetensors_bytes(values))
+    return folder
 
 
 @pytest.fixture(scope="session")

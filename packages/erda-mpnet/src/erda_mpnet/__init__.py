@@ -1,1 +1,1 @@
-"""The adapter of all-mpnet-base-v2 for `erda` (data files beside this one), and the builder of ONNX encoders."""
+"""The adapter of all-mpnet-base-v2 for `erda` (data files), the loader of its weights, and the builder of encoders."""
