@@ -10,7 +10,7 @@ from toy_similarity import ToySimilarity
 
 from erda.corpus.augment import ENTITY_MATCH, NEIGHBOUR, Augmentation, Augmenter, AugmentSettings
 from erda.corpus.vector_index import build_index
-from erda.data.formats import example_from_json, example_to_json
+from erda.data.formats.jsonl_examples import example_from_json, example_to_json
 from erda.data.own_data import read_examples
 from erda.errors import DataError, SettingsError
 from erda.types import Example

@@ -64,7 +64,7 @@ def test_jsonl_rows(tmp_path, name):
 
 
 def test_jsonl_rows_equal_those_of_the_shared_reader(tmp_path):
-    from erda.data.formats import read_jsonl
+    from erda.data.formats.jsonl_examples import read_jsonl
 
     unnamed = {**row("Anna saw Bob .", "Anna", "Bob"), "head": {"span": [0, 1]}}
     values = [GOOD, unnamed, {**GOOD, "tokens": ["Anna", "knows", "Bob", "x\u00a0y"]}]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from toy_examples import examples, row, write_lines
 
-from erda.data.formats import example_from_json, example_to_json, read_jsonl
+from erda.data.formats.jsonl_examples import example_from_json, example_to_json, read_jsonl
 from erda.errors import DataError
 from erda.text.keys import EntityPair, lookup_keys
 from erda.types import Example, Span, pair_in_sentence

@@ -10,7 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from toy_examples import examples
 
-from erda.data.formats import read_cfrl, read_fewrel, read_relation_list, read_tacred
+from erda.data.formats.jsonl_examples import read_relation_list
+from erda.data.formats.published_formats import read_cfrl, read_fewrel, read_tacred
 from erda.errors import DataError
 from erda.types import Example, Relation, Span
 

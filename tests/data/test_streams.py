@@ -180,9 +180,7 @@ def test_the_first_task_is_drawn_from_relations_with_enough_examples() -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"shots": 0}, "shots of at least 1, got 0."),
-        ({"way": 0}, "way of at least 1, got 0."),
-        ({"n_tasks": 0}, "n_tasks of at least 1, got 0."),
+        ({"shots": 0}, "at least 1 shot, got 0."),
         ({"way": 8}, "7 relations; a first task of 8"),
         ({"shots": 21}, "relation 'r0' has 20 training examples; 21 shots"),
         ({"shots": 20}, "relation 'r0' has 20 examples; 20 shots"),

@@ -82,7 +82,7 @@ def test_a_missing_path_is_never_looked_up_on_the_hub(name: str) -> None:
         find_model(name)
 
 
-def test_the_message_for_an_unreachable_hub_names_alternatives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_model_is_verified_like_a_local_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import huggingface_hub
 
     def offline(*args: object, **settings: object) -> str:
@@ -91,11 +91,6 @@ def test_the_message_for_an_unreachable_hub_names_alternatives(monkeypatch: pyte
     monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
     with pytest.raises(ModelError, match=r"'minilmm'. Did you mean 'minilm'\?.*\(no network\).*minilm or mpnet"):
         find_model("minilmm")
-
-
-def test_a_hub_model_is_verified_like_a_local_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    import huggingface_hub
-
     folder = write_folder(tmp_path / "snapshot")
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *args, **settings: str(folder))
     assert find_model("someone/some-model").path == folder

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from erda.answers import Taught
     from erda.app.extractor import Extractor
     from erda.app.state import TaughtRelation
-    from erda.data.formats import Reading
+    from erda.data.formats.row_collector import Reading
 
 TEACH = """\
 Mark the first entity of the relation with [[ ]] and the second with {{ }}. To teach more of a known relation, use its

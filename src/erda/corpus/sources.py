@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic_core import from_json
 
 from erda.data.entity_model import GET, NAME, model_folder
-from erda.data.formats import example_from_json
+from erda.data.formats.jsonl_examples import example_from_json
 from erda.errors import DataError, SettingsError
 from erda.fields import Count, Fraction, Settings
 from erda.text.keys import TaggedSentence, ordered_pairs

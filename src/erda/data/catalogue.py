@@ -23,7 +23,8 @@ from erda.data.fewrel_dataset import (
     read_full,
     read_published,
 )
-from erda.data.formats import read_jsonl, read_relation_list, read_tacred
+from erda.data.formats.jsonl_examples import read_jsonl, read_relation_list
+from erda.data.formats.published_formats import read_tacred
 from erda.data.own_data import name_relations, read_own, relation_files
 from erda.data.streams import StreamSettings, TaskStream, with_patterns
 from erda.errors import SettingsError, StreamError, unknown_name

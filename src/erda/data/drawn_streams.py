@@ -45,7 +45,8 @@ def draw_stream(
     fewer than `min_examples` examples are left out. The manifest notes all omitted relations.
     """
     first_way, first_shots = first_way or way, first_shots or shots
-    _check_numbers(way=way, shots=shots, first_way=first_way, first_shots=first_shots, n_tasks=n_tasks)
+    if shots < 1:
+        raise StreamError(f"A stream needs at least 1 shot, got {shots}.")
     dataset, n_ambiguous = without_ambiguous(dataset)
     dataset, rare = _without_rare(dataset, min_examples)
     pools = split_pools(dataset, shots=shots, test_per_relation=test_per_relation)
@@ -111,11 +112,11 @@ def split_pools(dataset: Dataset, *, shots: int, test_per_relation: int | None) 
     if not dataset.validation or not dataset.test:
         quotas = {}
         for relation, examples in train.items():
-            spare = len(examples) - _reserve(len(examples), shots)
+            spare = max(0, len(examples) - _reserve(len(examples), shots))
             share = spare if dataset.test else spare * 3 // 8
-            n_validation = 0 if dataset.validation else _capped(share, N_VALIDATION)
-            n_test = 0 if dataset.test else _capped(spare - n_validation, test_per_relation)
-            quotas[relation] = (n_validation, n_test)
+            n_validation = 0 if dataset.validation else min(share, N_VALIDATION)
+            n_test = 0 if dataset.test else spare - n_validation
+            quotas[relation] = (n_validation, min(n_test, n_test if test_per_relation is None else test_per_relation))
         train, split_validation, split_test = _split_sentences(train, quotas, shots)
         validation, test = validation if dataset.validation else split_validation, test if dataset.test else split_test
     for pool, limit in ((validation, N_VALIDATION), (test, test_per_relation)):
@@ -225,12 +226,6 @@ def _draw_groups(
     return [tuple(base), *(tuple(rest[start : start + way]) for start in range(0, len(rest), way))]
 
 
-def _check_numbers(**numbers: int | None) -> None:
-    for name, number in numbers.items():
-        if number is not None and number < 1:
-            raise StreamError(f"A stream needs {name} of at least 1, got {number}.")
-
-
 def _check_enough(dataset: Dataset, pools: Pools, shots: int, n_ambiguous: int) -> None:
     faults, least = [], shots + 1
     for relation in dataset.relations:
@@ -285,7 +280,3 @@ def _by_relation(dataset: Dataset, examples: Iterable[Example]) -> ByRelation:
 
 def _reserve(n_examples: int, shots: int) -> int:
     return max(shots, -int(-n_examples * TRAIN_SHARE // 1))
-
-
-def _capped(number: int, limit: int | None) -> int:
-    return max(0, number if limit is None else min(number, limit))

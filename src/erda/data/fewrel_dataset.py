@@ -20,7 +20,8 @@ from pathlib import Path
 
 from erda.data.dataset import Dataset, Stamps, data_checksum, file_stamps, require_files, shuffled
 from erda.data.drawn_streams import N_VALIDATION, draw_candidates, not_learned
-from erda.data.formats import example_to_json, read_cfrl, read_fewrel, read_jsonl, read_relation_list
+from erda.data.formats.jsonl_examples import example_to_json, read_jsonl, read_relation_list
+from erda.data.formats.published_formats import read_cfrl, read_fewrel
 from erda.data.streams import Pool, StreamManifest, TaskStream, build_stream, text_key
 from erda.errors import DataError, StreamError, unknown_name
 from erda.files import UNREADABLE, read_arrays, read_json, write_bytes

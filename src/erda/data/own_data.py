@@ -12,20 +12,12 @@ from functools import partial
 from pathlib import Path
 
 from erda.data.dataset import Dataset, data_checksum, relations_by_pair
-from erda.data.formats import (
-    Reading,
-    annotation_tools,
-    csv_examples,
-    example_to_json,
-    jsonl_examples,
-    read_cfrl,
-    read_fewrel,
-    read_relation_list,
-    read_tacred,
-)
+from erda.data.formats import annotation_tools, csv_examples, jsonl_examples
 from erda.data.formats.annotation_tools import brat_files
 from erda.data.formats.csv_examples import CSV_END, csv_lines, header_names, is_excel
-from erda.data.formats.row_collector import RowReader, collect_rows
+from erda.data.formats.jsonl_examples import example_to_json, read_relation_list
+from erda.data.formats.published_formats import read_cfrl, read_fewrel, read_tacred
+from erda.data.formats.row_collector import Reading, RowReader, collect_rows
 from erda.errors import SHOWN_FAULTS, DataError, SettingsError, counted, one_line, unknown_name
 from erda.files import write_lines
 from erda.outputs import check_output, refuse_existing

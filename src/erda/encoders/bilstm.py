@@ -39,7 +39,6 @@ GLOVE_FILES = {
     "data/glove_6B_50d_emb.npy": "2d85b9db2ad8ddeb2e07474af9c9fb45a925d21c40878d4b365d189f13eb5a15",
     "data/glove_6B_index.parquet": "02fd68e35358e9c8f75300bf0aec89c92de00bb446f1298c0e5de65f5f0e1e39",
 }
-DEFAULTS = BiLstmSettings()
 MAX_TOKENS = 512
 KEPT_SENTENCES = 50_000  # with cached word ids: about 20 MB
 
@@ -138,7 +137,7 @@ class BiLstmEncoder(TrainableEncoder):
     Training steps on the CPU run in `last_states`, all else in `nn.LSTM`: same parameters, same vectors up to rounding.
     """
 
-    def __init__(self, vectors: WordVectors, settings: BiLstmSettings = DEFAULTS, *, seed: int = 0) -> None:
+    def __init__(self, vectors: WordVectors, settings: BiLstmSettings, *, seed: int = 0) -> None:
         super().__init__()
         hidden_size = settings.hidden_size
         self.words = vectors

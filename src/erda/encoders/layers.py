@@ -152,7 +152,10 @@ class LayeredModel(nn.Module):
             if places is not None and number == stop:
                 attended = states_at(attended, places)
             states = layer.output(layer.intermediate(attended), attended)
-        return mean_layer([*pooled, states]) if pooled else states
+        if not pooled:
+            return states
+        layers = (normalize(one.flatten(1), dim=1).view_as(one) for one in (*pooled, states))  # [n, p, hidden] each
+        return torch.stack(list(layers)).mean(0)
 
     def _rows(self, ids: Tensor) -> Tensor:
         """Embedding rows of word pieces and of marks."""
@@ -178,11 +181,6 @@ def _layer_list(model: Any) -> tuple[Any, ...]:
 def states_at(states: Tensor, places: Tensor) -> Tensor:
     """States [n, length, hidden] at places [n, p]: [n, p, hidden]."""
     return states.gather(1, places[..., None].expand(-1, -1, states.shape[-1]))
-
-
-def mean_layer(layers: Sequence[Tensor]) -> Tensor:
-    """Mean of the states of several layers, [n, p, hidden] each, after scaling those of a sentence to length 1."""
-    return torch.stack([normalize(one.flatten(1), dim=1).view_as(one) for one in layers]).mean(0)
 
 
 def _valid(lengths: Tensor, length: int) -> Tensor:

@@ -131,13 +131,10 @@ class OnnxEncoder(Encoder):
             if "_loaded" in self.__dict__:  # loaded by another thread
                 return self.__dict__["_loaded"]
             packed = self._load()
-            text, special = packed.tokenizer.decode(), self.about.special
-            size, limit = self.about.vocab_size, self.about.max_pieces
+            text, size, limit = packed.tokenizer.decode(), self.about.vocab_size, self.about.max_pieces
             with ThreadPoolExecutor(1) as pool:  # both take about 0.1 s
                 session = pool.submit(_session, packed)
-                tokenizer = MarkedTokenizer.from_json(
-                    text, special=special, mode="markers", vocab_size=size, limit=limit
-                )
+                tokenizer = MarkedTokenizer.from_json(text, special=self.about.special, vocab_size=size, limit=limit)
                 return tokenizer, session.result()
 
     @property

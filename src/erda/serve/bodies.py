@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from erda.answers import Pairs
 from erda.app.inputs import LONGEST_DESCRIPTION, MOST_CHARACTERS, example_of, read_each
 from erda.app.version import TOP
-from erda.data.formats import example_to_json
+from erda.data.formats.jsonl_examples import example_to_json
 from erda.errors import DataError
 from erda.serve.failures import Refused
 from erda.text.marks import Mark

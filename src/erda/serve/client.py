@@ -18,7 +18,7 @@ from erda.app.inputs import ExampleInput, labelled_rows_of
 from erda.app.review import RECENT, ReviewProgress
 from erda.app.state import Lesson, VersionInfo
 from erda.app.texts import AnnotatedText, is_annotated, read_annotated
-from erda.data.formats import example_to_json
+from erda.data.formats.jsonl_examples import example_to_json
 from erda.errors import DataError, ErdaError, ModelError
 from erda.files import decode, user_path
 from erda.serve import wire
