@@ -1,6 +1,7 @@
 """Graphs built from weights against PyTorch, and `erda data get mpnet`."""
 
 import copy
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -12,7 +13,7 @@ import pytest
 from tiny_models import SENTENCES, encoder_of, sentence
 
 from erda.corpus.similarity import SimilarityModel
-from erda.encoders import TransformerSettings, build_encoder, weights
+from erda.encoders import TransformerSettings, build_encoder
 from erda.encoders.adapter import TrainedWeights
 from erda.encoders.contract import BackgroundFile, Encoder, UnlabelledFile, save_background, save_unlabelled
 from erda.encoders.frozen import FrozenCache
@@ -137,6 +138,6 @@ def test_a_built_encoder_averages_layers_and_has_statistics(
 
 
 def test_engines_name_the_package_that_builds_them(bert: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weights, "module_folder", lambda distribution: None)
+    monkeypatch.setitem(sys.modules, "erda_mpnet.onnx_build", None)
     with pytest.raises(ModelError, match=r"needs the package erda-mpnet.*pip install packages/erda-mpnet"):
         build(bert)

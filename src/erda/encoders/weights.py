@@ -187,9 +187,12 @@ def graph_builder() -> Any:
 
 
 def _mpnet_module(name: str, purpose: str) -> Any:
-    if module_folder(MPNET) is None:
-        raise ModelError(f"{purpose} needs the package {MPNET}. {IN_A_CLONE}{MPNET}")
-    return import_module(f"erda_mpnet.{name}")
+    try:
+        return import_module(f"erda_mpnet.{name}")
+    except ModuleNotFoundError as fault:
+        if not (fault.name or "").startswith("erda_mpnet"):  # of the extra `train`
+            raise
+        raise ModelError(f"{purpose} needs the package {MPNET}. {IN_A_CLONE}{MPNET}") from None
 
 
 # -- folders ---------------------------------------------------------------------------------------------------------
