@@ -12,9 +12,8 @@ from pathlib import Path
 import ray
 
 from erda.corpus.corpus_store import CorpusStore
-from erda.corpus.embedders import ShardWorker, ray_embedder
 from erda.corpus.similarity import load_similarity
-from erda.corpus.vector_shards import embed_corpus, vectors_folder
+from erda.corpus.vector_shards import ShardWorker, embed_corpus, ray_embedder, vectors_folder
 from erda.errors import ErdaError
 
 

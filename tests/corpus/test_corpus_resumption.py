@@ -135,7 +135,9 @@ def test_kill_at_random_moments(tmp_path, small_steps, n_kills):
         if "done" in out:
             break
         pause *= 1.2
+    (tmp_path / "c" / ".part-00000.parquet.0123456789abcdef.tmp").write_bytes(b"half")
     build_corpus([rows], tmp_path / "c")
+    assert not [*(tmp_path / "c").glob(".*.tmp")]
     assert content(CorpusStore.open(tmp_path / "c")) == content(CorpusStore.open(tmp_path / "whole"))
 
 
@@ -143,7 +145,7 @@ def test_a_second_build_on_the_same_folder_is_rejected(tmp_path):
     rows = write_rows(tmp_path / "rows.jsonl", random_rows(10))
     slow = (
         "import time; from erda.corpus import corpus_build; "
-        "corpus_build._Build.plan = lambda *a: (print('in', flush=True), time.sleep(60))"
+        "corpus_build._plan = lambda *a: (print('in', flush=True), time.sleep(60))"
     )
     process = python(BUILD.format(before=slow), rows, tmp_path / "c")
     try:

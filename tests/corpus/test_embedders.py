@@ -12,7 +12,7 @@ import pytest
 from tiny_models import build_model
 from toy_corpus import random_rows, toy_store
 
-from erda.corpus import embedders
+from erda.corpus import vector_shards
 from erda.corpus.corpus_store import CorpusStore
 from erda.corpus.similarity import load_similarity
 from erda.corpus.vector_index import VectorIndex
@@ -76,12 +76,12 @@ def test_the_command_uses_the_cluster(
     shutil.rmtree(vectors_folder(store, model.fingerprint))
     command = [str(BIN / "erda"), "corpus", "index", str(store.folder), "--model", model_folder]
     run_command([*command, "--address", address], environment)
-    assert len(VectorIndex.open(store, model)) == 400
+    assert VectorIndex.open(store, model).about.n_rows == 400
 
 
 def test_errors_of_erda_are_extracted_from_those_of_ray() -> None:
     text = "ray::Worker() failed\n  File x, line 1\nerda.errors.DataError: node 1 does not see the corpus\nmore"
-    found = embedders._erda_error(RuntimeError(text))
+    found = vector_shards._erda_error(RuntimeError(text))
     assert isinstance(found, DataError)
     assert str(found) == "node 1 does not see the corpus"
-    assert "the Ray job failed: task failed" in str(embedders._erda_error(RuntimeError("lines\n\ntask failed")))
+    assert "the Ray job failed: task failed" in str(vector_shards._erda_error(RuntimeError("lines\n\ntask failed")))

@@ -9,8 +9,8 @@ from tiny_models import build_model
 from toy_pairs import SMALL, batches_of, toy_rows, toy_sentences
 
 from erda.corpus.similarity import SimilarityModel
-from erda.corpus.similarity_settings import Machine
 from erda.corpus.similarity_training import Learner, infonce_loss
+from erda.corpus.training_pairs import Machine
 from erda.fields import changed_settings
 
 CPU = torch.device("cpu")

@@ -10,11 +10,10 @@ from toy_pairs import SMALL, toy_rows, toy_sentences
 
 from erda.corpus.similarity import SimilarityModel
 from erda.corpus.similarity_run import neighbour_agreement, pair_auc
-from erda.corpus.similarity_settings import TrainingSettings
 from erda.corpus.similarity_training import CHECKPOINTS, train
 from erda.corpus.training_pairs import mine_pairs
-from erda.errors import DataError, ModelError, SettingsError
-from erda.fields import changed_settings, checked_settings
+from erda.errors import DataError
+from erda.fields import changed_settings
 
 
 @pytest.mark.parametrize("rank", [4, 0])
@@ -62,19 +61,6 @@ def test_the_seed_determines_the_weights_and_global_random_states_stay(folder, r
     assert torch.equal(torch.get_rng_state(), states[2])
 
 
-def test_training_starts_from_given_weights(folder, rows, tmp_path):
-    first = train(folder, rows, SMALL, out=tmp_path / "first")
-    start = {"start": str(tmp_path / "first")}
-    still = changed_settings(SMALL, {**start, "learning_rate": 1e-12, "weight_decay": 0.0})
-    again = train(folder, rows, still, out=tmp_path / "again")
-    for name, one in first.weights.tensors.items():
-        assert torch.allclose(one.float(), again.weights.tensors[name].float(), atol=1e-6)
-    for wrong in ({**start, "rank": 2}, {"start": "nowhere"}):
-        with pytest.raises(ModelError):
-            train(folder, rows, changed_settings(SMALL, wrong), out=tmp_path / "other")
-    assert not (tmp_path / "other").exists()
-
-
 def test_divergence_raises(folder, rows, tmp_path):
     with pytest.raises(DataError, match="diverged"):
         train(folder, rows, changed_settings(SMALL, {"weight_decay": 1e30, "learning_rate": 1.0}), out=tmp_path)
@@ -100,16 +86,6 @@ def test_files_of_the_user_are_rejected_and_never_touched(folder, rows, tmp_path
         train(folder, rows, SMALL, out=tmp_path)
     assert [one for one in tmp_path.rglob("*") if one.is_file()] == [path]
     assert path.read_text() == content
-
-
-def test_invalid_settings_are_reported_together():
-    with pytest.raises(SettingsError) as fault:
-        checked_settings(TrainingSettings, {"objective": "papr", "blank_names": 1.5, "batch_size": 1})
-    assert [line.partition(":")[0] for line in str(fault.value).splitlines()] == [
-        "objective",
-        "blank_names",
-        "batch_size",
-    ]
 
 
 def test_missing_pairs_or_negatives_raise(folder, rows, tmp_path):

@@ -8,8 +8,8 @@ import pytest
 from tiny_models import build_model
 from toy_pairs import SMALL
 
-from erda.corpus.similarity_settings import Machine
 from erda.corpus.similarity_training import CHECKPOINTS, load_checkpoint, train
+from erda.corpus.training_pairs import Machine
 from erda.errors import DataError, SettingsError, WriteError
 from erda.fields import changed_settings
 from erda.files import locked, temporary_name

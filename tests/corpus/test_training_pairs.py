@@ -103,11 +103,9 @@ def test_a_damaged_packed_file_is_named(folder, tokenizer, tmp_path):
     with pytest.raises(DataError, match=r"pairs\.npz: "):
         read_pair_rows([path], tokenizer)
     incomplete = {name: one for name, one in arrays.items() if name != "place"}
-    inconsistent = ({"pieces": arrays["pieces"][1:]}, {"head": arrays["head"][1:]}, {"vocabulary": np.array(["a"])})
-    for wrong in (incomplete, *(arrays | change for change in inconsistent)):
-        write_arrays(path, wrong)
-        with pytest.raises(DataError, match=r"pairs\.npz: "):
-            read_pair_rows([path], tokenizer)
+    write_arrays(path, incomplete)
+    with pytest.raises(DataError, match="place"):
+        read_pair_rows([path], tokenizer)
 
 
 def test_excluded_sentences_are_skipped(folder, tmp_path):

@@ -23,6 +23,7 @@ from erda.text.keys import EntityPair, lookup_keys
 from erda.types import Entity, Example, Span
 
 _FULL_TEXT = ("no space left", "file too large", "quota exceeded", "disk full", "out of disk")
+_RETRY = "Finished work is kept; run the same command again."
 NO_ROWS = np.empty(0, np.int64)
 LOOKUP_TYPES = (np.dtype(np.uint64), np.dtype(np.int64))  # of the sorted keys and of their rows
 _FIELDS = (
@@ -169,10 +170,9 @@ class CorpusStore:
 
 
 def _sentence(record: Sequence[Any]) -> CorpusSentence:
-    row, key, text, head_name, head_start, head_end, head_id, tail_name, tail_start, tail_end, tail_id, *rest = record
-    head = Entity(head_name, Span(head_start, head_end), head_id)
-    tail = Entity(tail_name, Span(tail_start, tail_end), tail_id)
-    return CorpusSentence(row, key, Example(tuple(text.split(" ")), head, tail, rest[0], f"corpus:{row}", rest[1]))
+    row, key, text, *pair, relation, source = record
+    head, tail = (Entity(name, Span(start, end), its_id) for name, start, end, its_id in (pair[:4], pair[4:]))
+    return CorpusSentence(row, key, Example(tuple(text.split(" ")), head, tail, relation, f"corpus:{row}", source))
 
 
 # -- DuckDB, for data larger than memory ------------------------------------------------------------------------------
@@ -182,9 +182,7 @@ def connect(file: Path | None = None, *, memory: str = "1GB", spill: Path | None
     """Connect to a DuckDB file, or to a database in memory. Data beyond `memory` spills to the folder `spill`."""
     import duckdb
 
-    settings: dict[str, Any] = {"memory_limit": memory}
-    if spill is not None:
-        settings["temp_directory"] = str(spill)
+    settings = {"memory_limit": memory} | ({"temp_directory": str(spill)} if spill else {})
     connection = duckdb.connect(str(file or ":memory:"), config=settings)
     connection.execute("SET enable_progress_bar = false")
     return connection
@@ -209,7 +207,7 @@ def file_list(paths: Sequence[Path]) -> str:
 
 
 @contextmanager
-def disk_faults(folder: Path, *, remedy: str = "Finished work is kept; run the same command again.") -> Iterator[None]:
+def disk_faults(folder: Path) -> Iterator[None]:
     """Raise a full disk, and any other error of DuckDB or Arrow, as an error with a remedy."""
     import duckdb
 
@@ -218,10 +216,7 @@ def disk_faults(folder: Path, *, remedy: str = "Finished work is kept; run the s
     except (OSError, duckdb.Error) as error:
         message = str(error).splitlines()[0] if str(error) else type(error).__name__
         if getattr(error, "errno", None) in FULL or any(text in str(error).lower() for text in _FULL_TEXT):
-            raise WriteError(
-                f"{folder}: the disk is full ({message}). Finished work is kept: free some space and run the same "
-                "command again."
-            ) from None
+            raise WriteError(f"{folder}: the disk is full ({message}). Free some space. {_RETRY}") from None
         if isinstance(error, duckdb.OutOfMemoryException):
             raise DataError(f"{folder}: out of memory ({message}); allow more with --set memory=SIZE.") from None
-        raise DataError(f"{folder}: {message}. {remedy}") from None
+        raise DataError(f"{folder}: {message}. {_RETRY}") from None

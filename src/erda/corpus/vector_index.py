@@ -13,7 +13,7 @@ corpus, factory string, search parameters and recall. Row i of the index is row 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,19 +104,12 @@ class VectorIndex:
             raise DataError(f"{fault} To repair it, run: erda corpus index {store.folder}")
         return cls(about, _read_faiss(folder / _FILE, about), VectorShards(folder, about.n_rows))
 
-    def __len__(self) -> int:
-        return self.about.n_rows
-
     def search(self, vectors: np.ndarray, k: int) -> Neighbours:
         """Find the `k` nearest rows of each vector [n, dim]."""
         vectors = np.ascontiguousarray(vectors, np.float32)
-        if vectors.ndim != 2 or vectors.shape[1] != self.about.dim:
-            raise ModelError(f"vectors of shape {vectors.shape} do not fit an index of {self.about.dim} dimensions.")
-        if not len(vectors):
-            return Neighbours(np.empty((0, k), np.float32), np.empty((0, k), np.int64))
         if self.about.factory == "Flat":
-            return Neighbours(*self._index.search(vectors, min(k, len(self))))
-        _, rows = self._index.search(vectors, min(k + self.about.search.spare, len(self)))
+            return Neighbours(*self._index.search(vectors, min(k, self.about.n_rows)))
+        _, rows = self._index.search(vectors, min(k + self.about.search.spare, self.about.n_rows))
         scores = rescore(self.shards, vectors, rows)
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         return Neighbours(np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1))
@@ -132,18 +125,14 @@ def build_index(
     *,
     embedder: Embedder | None = None,
     batch_size: int = 64,
-    show: Callable[[str], None] = lambda message: None,
 ) -> VectorIndex:
     """Embed rows without a vector, then make the index; `choose_factory` picks its kind by the number of rows."""
     shards = embed_corpus(store, model, batch_size=batch_size, embedder=embedder)
     folder = shards.folder
     with locked(folder, busy=BUSY), disk_faults(folder):
         factory = choose_factory(len(shards), shards.dim)
-        if _is_complete(folder, store, factory):
-            show(f"{folder.name}: the index is complete ({factory}, {len(shards):,} rows)")
-        else:
-            show(f"building {factory} of {len(shards):,} rows")
-            index, search = index_shards(shards, factory, show=show)
+        if not _is_complete(folder, store, factory):
+            index, search = index_shards(shards, factory)
             about = IndexAbout(
                 fingerprint=model.fingerprint,
                 model=model.base,
@@ -165,19 +154,14 @@ def _is_complete(folder: Path, store: CorpusStore, factory: str) -> bool:
     return False
 
 
-def index_shards(
-    shards: VectorShards, factory: str, *, show: Callable[[str], None] = lambda message: None
-) -> tuple[Any, SearchEffort]:
+def index_shards(shards: VectorShards, factory: str) -> tuple[Any, SearchEffort]:
     """Build a FAISS index of all vectors and tune its search."""
     from tqdm import tqdm
 
     index = empty_index(factory, shards)
-    for _, vectors in tqdm(shards, desc="indexing", unit="shard", total=len(shards.paths), disable=None):
+    for _, vectors in tqdm(shards, desc=f"indexing ({factory})", unit="shard", total=len(shards.paths), disable=None):
         index.add(vectors)
-    search = SearchEffort() if factory == "Flat" else tune(index, shards)
-    if search.recall < TARGET_RECALL:
-        show(f"warning: recall@1 of {factory} is only {search.recall:.1%}")
-    return index, search
+    return index, SearchEffort() if factory == "Flat" else tune(index, shards)
 
 
 def _write_faiss(index: Any, folder: Path) -> StoredFile:
