@@ -78,7 +78,7 @@ def test_scores_and_margins_equal_a_loop(augmenter: Augmenter) -> None:
     for extra in augmenter.find(examples, n_neighbours=2).extras:
         own, found = augmenter.model.encode([extra.origin, extra.example])
         assert extra.score == pytest.approx(float(own @ found), abs=1e-3)
-        vector = augmenter.index.vectors([extra.row])[0]
+        vector = augmenter.index.shards.vectors([extra.row])[0]
         near = [float(vector @ mean / np.linalg.norm(mean)) for mean in (author, country)]
         expected = near[0] - near[1] if extra.example.relation == "author" else near[1] - near[0]
         assert extra.margin == pytest.approx(expected, abs=1e-5)

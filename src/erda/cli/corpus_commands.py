@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import shutil
 import sys
@@ -243,8 +244,9 @@ def index_corpus(args: argparse.Namespace) -> None:
 
 def augment(args: argparse.Namespace) -> None:
     """Find extra examples, write them, and print some."""
-    from erda.corpus.augment import AugmentSettings, open_augmenter, write_extras
+    from erda.corpus.augment import AugmentSettings, open_augmenter
     from erda.data.own_data import read_examples
+    from erda.files import write_lines
     from erda.outputs import check_output
 
     settings = settings_of(AugmentSettings, args.sets, {}, what="setting of the augmentation")
@@ -253,7 +255,7 @@ def augment(args: argparse.Namespace) -> None:
     examples = read_examples(args.file).examples
     known = [example for path in args.known for example in read_examples(path).examples]
     found = open_augmenter(args.corpus, args.model).find(examples, known=known, settings=settings)
-    write_extras(found, out)
+    write_lines(out, (json.dumps(extra.to_json(), ensure_ascii=False) for extra in found.extras))
     _print_augmentation(found)
     print_line()
     print_line(f"{len(found.extras)} extra examples written to {out}")

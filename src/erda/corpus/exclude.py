@@ -30,6 +30,7 @@ NEAR = "near-duplicate of a sentence given with --exclude"
 RUN = 8
 NO_RUNS = np.zeros(0, np.uint64)
 _END = "\ue000"  # a word appended to each text
+_FIELDS = {"sents": list, "tokens": list, "token": list, "text": str}  # of an item in JSON
 _WORD = re.compile(r"[^\W_]+")
 _POWERS = np.array([pow(0x9E3779B97F4A7C15, power, 1 << 64) for power in range(RUN)], np.uint64)
 
@@ -153,15 +154,9 @@ def _from_json(path: Path) -> Iterator[str]:
 
 
 def _from_value(value: Any, place: str) -> Iterator[str]:
-    if isinstance(value, dict):
-        if isinstance(value.get("sents"), list):
-            yield from (" ".join(map(str, sentence)) for sentence in value["sents"])
-            return
-        for name in ("tokens", "token"):
-            if isinstance(value.get(name), list):
-                yield " ".join(map(str, value[name]))
-                return
-        if isinstance(value.get("text"), str):
-            yield value["text"]
+    for name, kind in _FIELDS.items() if isinstance(value, dict) else ():
+        if isinstance(found := value.get(name), kind):
+            sentences = found if name == "sents" else [found]
+            yield from (one if kind is str else " ".join(map(str, one)) for one in sentences)
             return
     raise DataError(f"{place}: no sentence; expected 'tokens', 'token', 'text' or 'sents'.")

@@ -7,9 +7,8 @@ or step determine everything random, so a resumed training equals an uninterrupt
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,7 +24,7 @@ from erda.encoders.adapter import KINDS, SETTINGS_FILE, TrainedSettings, Trained
 from erda.encoders.packed import SentenceBatches, on_device
 from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import ModelFolder, origin
-from erda.errors import DataError, SettingsError, one_line
+from erda.errors import DataError, SettingsError
 from erda.fields import Settings
 from erda.files import locked, read_arrays, read_json, remove_own, remove_unfinished, write_arrays, write_json
 
@@ -35,8 +34,6 @@ RUN_FILE = "run.json"
 REPORT_FILE = "training.json"
 NOT_OURS = "Use another folder for --out, or remove it yourself."
 _FILE = "checkpoint.npz"
-_LOSSES = "losses"  # [n, 2]: step, loss
-_STEP = "step"
 _LOWER = "delete the folder and start over with a lower learning_rate."
 
 
@@ -132,24 +129,23 @@ class Learner:
             last = {name: one.half() for name, one in last.items()}
         return replace(self.start, tensors=last, pooled_layers=self.settings.pooled_layers)
 
-    def state(self) -> dict[str, Tensor]:
-        """The tensors of a checkpoint."""
-        moments = self.optimiser.state_dict()["state"]
-        return {
-            **{f"trained.{name}": one for name, one in self.trained.items()},
-            **{f"optimiser.{number}.{key}": one for number, kept in moments.items() for key, one in kept.items()},
-        }
+    def state(self) -> dict[str, np.ndarray]:
+        """The arrays of a checkpoint."""
+        state = {f"trained.{name}": one for name, one in self.trained.items()}
+        for number, moments in self.optimiser.state_dict()["state"].items():
+            state |= {f"optimiser.{number}.{key}": one for key, one in moments.items()}
+        return {name: one.detach().cpu().numpy() for name, one in state.items()}
 
     @torch.no_grad()
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Restore the tensors of a checkpoint."""
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Restore the arrays of a checkpoint."""
         for name, one in self.trained.items():
-            one.copy_(state[f"trained.{name}"])
+            one.copy_(torch.from_numpy(state[f"trained.{name}"]))
         moments: dict[int, dict[str, Tensor]] = {}
-        for name, one in state.items():
+        for name, array in state.items():
             if name.startswith("optimiser."):
                 _, number, key = name.split(".")
-                moments.setdefault(int(number), {})[key] = one
+                moments.setdefault(int(number), {})[key] = torch.from_numpy(array)
         groups = self.optimiser.state_dict()["param_groups"]
         self.optimiser.load_state_dict({"state": moments, "param_groups": groups})
 
@@ -202,10 +198,8 @@ def train(
         with locked(out, busy="another process trains a model here"):
             for place in (out, checkpoints):
                 remove_unfinished(place)
-            state = begin_training(checkpoints, run)
-            if state.step:
-                learner.load_state(state.tensors)
-            losses = _learn(learner, batches, state, checkpoints, after_step)
+            begin_training(checkpoints, run)
+            losses = _learn(learner, batches, checkpoints / _FILE, after_step)
             weights = learner.outcome()
             if not all(bool(one.isfinite().all()) for one in weights.tensors.values()):
                 raise DataError(f"training diverged (weights are not finite); {_LOWER}")
@@ -215,12 +209,16 @@ def train(
 
 
 def _learn(
-    learner: Learner, batches: PairBatches, state: TrainingState, checkpoints: Path, after_step: Callable[[int], None]
+    learner: Learner, batches: PairBatches, checkpoint: Path, after_step: Callable[[int], None]
 ) -> list[tuple[int, float]]:
-    """Run the steps after a checkpoint; return all losses."""
+    """Run the steps after the checkpoint, if there is one; return all losses."""
     from tqdm import tqdm
 
-    start, losses = state.step, [*state.losses]
+    start, losses = 0, list[tuple[int, float]]()
+    if checkpoint.is_file():
+        state = read_arrays(checkpoint, remedy=f"Delete {checkpoint.parent} and start over.")
+        start, losses = int(state["step"]), [(int(at), float(loss)) for at, loss in state["losses"]]
+        learner.load_state(state)
     n_steps, save_steps = batches.n_steps, learner.machine.save_steps
     log_steps = max(1, n_steps // 10)
     since: list[Tensor] = []
@@ -237,14 +235,14 @@ def _learn(
             since.clear()
             steps.set_postfix(loss=f"{loss:.4f}")
         if done % save_steps == 0 and done < n_steps:
-            save_checkpoint(checkpoints, TrainingState(done, losses, learner.state()))
+            progress = {"step": np.array(done), "losses": np.array(losses, np.float64).reshape(-1, 2)}
+            write_arrays(checkpoint, progress | learner.state(), compress=False)
         after_step(done)
     return losses
 
 
 # -- checkpoints ------------------------------------------------------------------------------------------------------
-# `checkpoints/run.json` describes the unfinished training, `checkpoint.npz` is its latest checkpoint. The archive's
-# checksums detect damage, and a damaged checkpoint restarts the training.
+# `checkpoints/run.json` describes the unfinished training, `checkpoint.npz` is its latest checkpoint.
 
 
 class UnfinishedTraining(Settings):
@@ -255,15 +253,6 @@ class UnfinishedTraining(Settings):
     settings: dict[str, Any]
     pairs: str
     encoder: str = ""  # fingerprint of the pretrained weights
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingState:
-    """A checkpoint: the number of finished steps, losses as (step, loss), and tensors by name."""
-
-    step: int = 0
-    losses: Sequence[tuple[int, float]] = ()
-    tensors: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 def refuse_foreign(out: Path) -> None:
@@ -282,8 +271,8 @@ def refuse_foreign(out: Path) -> None:
             raise DataError(f"{out}: contains {', '.join(taken)}, but no similarity model of erda. {NOT_OURS}")
 
 
-def begin_training(folder: Path, run: UnfinishedTraining) -> TrainingState:
-    """Write `run.json`, or verify that it describes this training; return its checkpoint, or an empty state."""
+def begin_training(folder: Path, run: UnfinishedTraining) -> None:
+    """Write `run.json`, or verify that it describes this training."""
     note = folder / RUN_FILE
     if note.is_file() and read_json(note, UnfinishedTraining, remedy=NOT_OURS) != run:
         raise SettingsError(
@@ -291,29 +280,9 @@ def begin_training(folder: Path, run: UnfinishedTraining) -> TrainingState:
             "same command as before, or delete this folder."
         )
     write_json(note, run)
-    try:
-        if (folder / _FILE).is_file():
-            return load_checkpoint(folder)
-    except (DataError, KeyError):
-        print(one_line(f"{folder / _FILE}: damaged; training starts from the beginning."), file=sys.stderr)
-    return TrainingState()
 
 
 def discard_training(folder: Path) -> None:
     """Remove the checkpoint and then `run.json`, which proves ownership; other files stay."""
     remove_own(folder, lambda name: name == _FILE)
     remove_own(folder, lambda name: name == RUN_FILE)
-
-
-def save_checkpoint(folder: Path, state: TrainingState) -> None:
-    """Replace the checkpoint atomically."""
-    arrays = {name: tensor.detach().cpu().numpy() for name, tensor in state.tensors.items()}
-    losses = np.array(state.losses, np.float64).reshape(-1, 2)
-    write_arrays(folder / _FILE, {_STEP: np.array(state.step), _LOSSES: losses, **arrays}, compress=False)
-
-
-def load_checkpoint(folder: Path) -> TrainingState:
-    """Read the checkpoint."""
-    arrays = read_arrays(folder / _FILE)
-    step, losses = int(arrays.pop(_STEP)), [(int(at), float(loss)) for at, loss in arrays.pop(_LOSSES)]
-    return TrainingState(step, losses, {name: torch.from_numpy(array) for name, array in arrays.items()})

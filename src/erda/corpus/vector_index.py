@@ -13,7 +13,6 @@ corpus, factory string, search parameters and recall. Row i of the index is row 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ import numpy as np
 
 from erda.corpus.corpus_store import disk_faults
 from erda.corpus.manifest import StoredFile
-from erda.corpus.vector_shards import BUSY, FOLDER, Embedder, VectorShards, embed_corpus, vectors_folder
+from erda.corpus.vector_shards import BUSY, Embedder, VectorShards, embed_corpus, vectors_folder
 from erda.errors import DataError, ModelError
 from erda.files import locked, read_sealed, sealed, whole_file, write_json
 
@@ -94,15 +93,24 @@ class VectorIndex:
     @classmethod
     def open(cls, store: CorpusStore, model: SimilarityModel) -> VectorIndex:
         """Open the index of a corpus for a model, memory-mapped where possible; its files are verified."""
+        import faiss
+
         folder = vectors_folder(store, model.fingerprint)
         if not (folder / _ABOUT).exists():
-            raise _missing(store, folder, model)
+            raise DataError(
+                f"{folder}: no finished index of this corpus and similarity model ({model.base}); "
+                f"run: erda corpus index {store.folder}, with the same --model."
+            )
         about = IndexAbout.read(folder)
         if (about.fingerprint, about.digest) != (model.fingerprint, store.digest):
             raise ModelError(f"{folder}: the index of another model or corpus; delete this folder.")
         if fault := about.file.fault(folder):
             raise DataError(f"{fault} To repair it, run: erda corpus index {store.folder}")
-        return cls(about, _read_faiss(folder / _FILE, about), VectorShards(folder, about.n_rows))
+        # FAISS maps inverted lists and flat codes, and reads the rest.
+        mapped = faiss.IO_FLAG_MMAP_IFC if about.factory == "Flat" else faiss.IO_FLAG_MMAP
+        index = faiss.read_index(str(folder / _FILE), mapped)
+        set_effort(index, about.search.effort)
+        return cls(about, index, VectorShards(folder, about.n_rows))
 
     def search(self, vectors: np.ndarray, k: int) -> Neighbours:
         """Find the `k` nearest rows of each vector [n, dim]."""
@@ -113,10 +121,6 @@ class VectorIndex:
         scores = rescore(self.shards, vectors, rows)
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         return Neighbours(np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1))
-
-    def vectors(self, rows: Sequence[int] | np.ndarray) -> np.ndarray:
-        """Read the vectors of rows (half precision), not their quantised codes."""
-        return self.shards.vectors(rows)
 
 
 def build_index(
@@ -174,26 +178,6 @@ def _write_faiss(index: Any, folder: Path) -> StoredFile:
     return StoredFile.of(folder, path)
 
 
-def _read_faiss(path: Path, about: IndexAbout) -> Any:
-    """Open an index memory-mapped: FAISS maps inverted lists and flat codes, and reads the rest."""
-    import faiss
-
-    index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC if about.factory == "Flat" else faiss.IO_FLAG_MMAP)
-    set_effort(index, about.search.effort)
-    return index
-
-
-def _missing(store: CorpusStore, folder: Path, model: SimilarityModel) -> DataError | ModelError:
-    again = f"run: erda corpus index {store.folder}"
-    others = ", ".join(sorted(path.parent.name for path in (store.folder / FOLDER).glob(f"*/{_ABOUT}")))
-    if others:
-        return ModelError(
-            f"{store.folder}: no index of this similarity model and corpus ({model.base}, {folder.name}), only of "
-            f"others ({others}). Use their --model, or {again} --model ..."
-        )
-    return DataError(f"{store.folder}: {'unfinished' if folder.exists() else 'has no index'}; {again}")
-
-
 # -- FAISS -------------------------------------------------------------------------------------------------------------
 
 
@@ -221,7 +205,8 @@ def empty_index(factory: str, shards: VectorShards) -> Any:
     lists.cp.niter = N_ITERATIONS
     lists.cp.max_points_per_centroid = POINTS_PER_LIST
     lists.cp.min_points_per_centroid = 1
-    index.train(_sample(shards, max(lists.nlist * POINTS_PER_LIST, 16_384)))
+    n = min(len(shards), max(lists.nlist * POINTS_PER_LIST, 16_384))
+    index.train(shards.vectors(np.sort(np.random.default_rng(0).choice(len(shards), n, replace=False))))
     return index
 
 
@@ -277,9 +262,3 @@ def rescore(shards: VectorShards, queries: np.ndarray, rows: np.ndarray) -> np.n
     scores: np.ndarray = np.einsum("nd,nkd->nk", queries, vectors)
     scores[rows < 0] = -np.inf
     return scores
-
-
-def _sample(shards: VectorShards, n: int) -> np.ndarray:
-    if len(shards) <= n:
-        return shards.vectors(np.arange(len(shards)))
-    return shards.vectors(np.sort(np.random.default_rng(0).choice(len(shards), n, replace=False)))

@@ -102,8 +102,6 @@ class VectorShards:
     def vectors(self, rows: Sequence[int] | np.ndarray) -> np.ndarray:
         """Read the vectors of rows: [n_rows, dim] float32, in the order of `rows`."""
         wanted = np.asarray(rows, np.int64)
-        if len(wanted) and (wanted.min() < 0 or wanted.max() >= len(self)):
-            raise DataError(f"{self.folder}: row {int(wanted.max())} requested; rows are 0 to {len(self) - 1}.")
         vectors = np.empty((len(wanted), self.dim), np.float32)
         numbers = np.searchsorted(self._starts, wanted, "right") - 1
         for number in np.unique(numbers):
