@@ -172,15 +172,3 @@ def test_a_build_resumes_after_a_full_disk(tmp_path, size):
     assert "the disk is full" in error.splitlines()[-1]
     build_corpus([rows], tmp_path / "c")
     assert len(CorpusStore.open(tmp_path / "c")) == 4000
-
-
-def test_a_truncated_source_keeps_the_others(tmp_path, small_steps):
-    good = write_rows(tmp_path / "good.jsonl", random_rows(200))
-    bad = write_rows(tmp_path / "bad.jsonl.gz", random_rows(300, seed=1))
-    whole = bad.read_bytes()
-    bad.write_bytes(whole[:-500])
-    with pytest.raises(DataError, match="bad"):
-        build_corpus([good, bad], tmp_path / "c")
-    assert len([*(tmp_path / "c/build").glob("rows-*.parquet")]) >= 2
-    bad.write_bytes(whole)
-    assert build_corpus([good, bad], tmp_path / "c").n_rows == 500

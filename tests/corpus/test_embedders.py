@@ -58,10 +58,6 @@ def test_vectors_from_two_nodes_equal_local_ones(on_ray: dict[str, Any], store: 
     assert on_ray["shards"] == 8
     far = VectorShards(vectors_folder(store, model.fingerprint), 400).vectors(range(400))
     np.testing.assert_allclose(far, model.encode(store.rows(range(400))), atol=2e-3)
-
-
-@pytest.mark.long
-def test_an_error_on_a_node_keeps_its_type_and_message(on_ray: dict[str, Any]) -> None:
     kind, message = on_ray["fault"]
     assert kind == "ModelError"
     assert "has another similarity model" in message
