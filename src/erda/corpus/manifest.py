@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from erda.errors import DataError
-from erda.files import inside, read_json, read_sealed, remove_own, sealed, sha256_of, write_bytes, write_json
+from erda.files import inside, read_sealed, remove_own, sealed, sha256_of, write_bytes, write_json
 
 MANIFEST = "corpus.json"
-FORMAT = 2
 CHECKSUM = r"[0-9a-f]{16}"
 _REMEDY = "Build the corpus again in a new folder."
 
@@ -85,6 +83,7 @@ class Manifest:
     parts: tuple[CorpusPart, ...]
     lookup: tuple[StoredFile, StoredFile]  # sorted keys, their rows
     excluded_from: tuple[str, ...] = ()
+    format: Literal[2] = 2
 
     @property
     def n_rows(self) -> int:
@@ -94,7 +93,8 @@ class Manifest:
     @property
     def digest(self) -> str:
         """Digest of all rows and their numbers."""
-        return _digest_of([_digest_of(part.content for part in self.parts)])
+        rows = hashlib.sha256("\n".join(part.content for part in self.parts).encode()).hexdigest()
+        return hashlib.sha256(rows.encode()).hexdigest()
 
     @property
     def dropped(self) -> dict[str, int]:
@@ -115,10 +115,6 @@ class Manifest:
             raise DataError("\n".join((*faults, f"The corpus is damaged. {_REMEDY}")))
 
 
-def _digest_of(digests: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
-
-
 def read_manifest(folder: Path) -> Manifest:
     """Read the manifest of a corpus folder; reject a damaged one."""
     path = folder / MANIFEST
@@ -126,14 +122,12 @@ def read_manifest(folder: Path) -> Manifest:
         if (folder / "build").is_dir():
             raise DataError(f"{folder}: its build is not finished; run the same 'erda corpus build' again.")
         raise DataError(f"{folder}: no corpus here; build one: erda corpus build SOURCE --out {folder}")
-    if read_json(path, dict[str, Any], remedy=_REMEDY).get("format") != FORMAT:
-        raise DataError(f"{path}: not a corpus of format {FORMAT}; build it again with this version of erda.")
     return read_sealed(path, Manifest, remedy=_REMEDY)
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write `corpus.json` atomically."""
-    value = {"format": FORMAT, "digest": manifest.digest, "n_rows": manifest.n_rows, **asdict(manifest)}
+    value = {"digest": manifest.digest, "n_rows": manifest.n_rows, **asdict(manifest)}
     write_json(folder / MANIFEST, sealed(value))
 
 

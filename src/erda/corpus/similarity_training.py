@@ -204,7 +204,8 @@ def train(
             if not all(bool(one.isfinite().all()) for one in weights.tensors.values()):
                 raise DataError(f"training diverged (weights are not finite); {_LOWER}")
             weights.save(out)
-            discard_training(checkpoints)
+            for own in (_FILE, RUN_FILE):  # `run.json`, which proves ownership, goes last
+                remove_own(checkpoints, own.__eq__)
     return TrainingOutcome(weights, tuple(losses), batches.n_steps, batches.n_pairs)
 
 
@@ -280,9 +281,3 @@ def begin_training(folder: Path, run: UnfinishedTraining) -> None:
             "same command as before, or delete this folder."
         )
     write_json(note, run)
-
-
-def discard_training(folder: Path) -> None:
-    """Remove the checkpoint and then `run.json`, which proves ownership; other files stay."""
-    remove_own(folder, lambda name: name == _FILE)
-    remove_own(folder, lambda name: name == RUN_FILE)

@@ -186,20 +186,15 @@ def _resolve_redirects(connection: Any, sources: Sequence[StagedSource]) -> None
         SELECT one.origin AS id, coalesce(two.target, one.target) AS target
         FROM single AS one LEFT JOIN single AS two ON two.origin = one.target;
         CREATE TABLE moved AS
-        SELECT staged.*, coalesce(head.target, head_id) AS new_head, coalesce(tail.target, tail_id) AS new_tail,
-            row_number() OVER () - 1 AS place
+        SELECT staged.*, coalesce(head.target, head_id) AS new_head, coalesce(tail.target, tail_id) AS new_tail
         FROM staged LEFT JOIN targets AS head ON head.id = head_id LEFT JOIN targets AS tail ON tail.id = tail_id
         WHERE head.target IS NOT NULL OR tail.target IS NOT NULL;
         CREATE TABLE resolved AS SELECT * FROM staged LIMIT 0;
     """)
     tallies = {source.file: source.tally for source in sources}
-    fields = ", ".join(CorpusRow._fields)
-    (n_moved,) = connection.execute("SELECT count(*) FROM moved").fetchall()[0]
-    for start in range(0, n_moved, CHUNK_ROWS):
-        page = connection.execute(
-            f"SELECT file, ordinal, sentence, lookup, new_head, new_tail, {fields} FROM moved "
-            f"WHERE place >= {start} AND place < {start + CHUNK_ROWS}"
-        ).fetchall()
+    fields = ", ".join(("file, ordinal, sentence, lookup, new_head, new_tail", *CorpusRow._fields))
+    moved = connection.cursor().execute(f"SELECT {fields} FROM moved")
+    while page := moved.fetchmany(CHUNK_ROWS):
         kept: list[StagedRow] = []
         for file, ordinal, sentence, lookup, head_id, tail_id, *values in page:
             row = CorpusRow(*values)._replace(head_id=head_id, tail_id=tail_id)

@@ -32,7 +32,7 @@ from erda.fields import Count, Fraction, Settings, Share, Weight
 from erda.files import decode_json, read_arrays, sha256_of, write_arrays
 from erda.text.keys import entity_key, sentence_key
 from erda.text.reading import Faults, read_lines
-from erda.types import Entity, Example
+from erda.types import Example
 
 CODE_BYTES = 5
 BATCH = 10_000  # sentences in memory at a time
@@ -214,9 +214,11 @@ def _negatives(rows: PairRows, among: np.ndarray, anchors: np.ndarray, rng: np.r
     return np.where(first == NONE, other, first)
 
 
-def entity_code(entity: Entity) -> str:
+@lru_cache(maxsize=1 << 20)
+def entity_code(name: str, entity_id: str | None) -> str:
     """Short code of an entity's id, or of its name if it has no id."""
-    return _code(entity_key(entity.name, entity.id))
+    key = entity_key(name, entity_id).encode("utf-8", "replace")
+    return sys.intern("~" + b85encode(blake2b(key, digest_size=CODE_BYTES).digest()).decode("ascii"))
 
 
 def pair_place(head: str, tail: str) -> int:
@@ -312,7 +314,8 @@ def read_pair_rows(
             left_out.update(rejected[text] for text in texts if text in rejected)
             batch = [example for example, text in zip(batch, texts, strict=True) if text not in rejected]
         packer.add(batch)
-        codes += [(entity_code(example.head), entity_code(example.tail)) for example in batch]
+        pairs = ((example.head, example.tail) for example in batch)
+        codes += [(entity_code(head.name, head.id), entity_code(tail.name, tail.id)) for head, tail in pairs]
     made_of = Provenance(
         {path.name: _source_digest(path) for path in paths}, excluded.digest if excluded else "", dict(left_out)
     )
@@ -355,9 +358,3 @@ def _source_digest(path: Path) -> str:
     from erda.corpus.manifest import read_manifest
 
     return read_manifest(path).digest if path.is_dir() else sha256_of(path)
-
-
-@lru_cache(maxsize=1 << 20)
-def _code(key: str) -> str:
-    digest = blake2b(key.encode("utf-8", "replace"), digest_size=CODE_BYTES).digest()
-    return sys.intern("~" + b85encode(digest).decode("ascii"))

@@ -16,21 +16,19 @@ import math
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from erda.corpus.corpus_store import disk_faults
+from erda.corpus.corpus_store import CorpusStore, disk_faults
 from erda.corpus.manifest import StoredFile
 from erda.corpus.vector_shards import BUSY, Embedder, VectorShards, embed_corpus, vectors_folder
 from erda.errors import DataError, ModelError
 from erda.files import locked, read_sealed, sealed, whole_file, write_json
 
 if TYPE_CHECKING:
-    from erda.corpus.corpus_store import CorpusStore
     from erda.corpus.similarity import SimilarityModel
 
-FORMAT = 2
 _ABOUT = "index.json"
 _FILE = "index.faiss"
 EXACT_ROWS = 200_000
@@ -64,15 +62,12 @@ class IndexAbout:
     factory: str
     search: SearchEffort
     file: StoredFile
-    format: int = FORMAT
+    format: Literal[2] = 2
 
     @classmethod
     def read(cls, folder: Path) -> IndexAbout:
         """Read the description from a folder of vectors."""
-        about = read_sealed(folder / _ABOUT, cls, remedy="Run 'erda corpus index' again.")
-        if about.format != FORMAT or about.file.path != _FILE:
-            raise DataError(f"{folder / _ABOUT}: written by another version of erda; run 'erda corpus index' again.")
-        return about
+        return read_sealed(folder / _ABOUT, cls, remedy="Run 'erda corpus index' again.")
 
 
 class Neighbours(NamedTuple):
