@@ -83,13 +83,6 @@ def test_excluded_sentences_are_dropped(tmp_path, kind):
     assert store.sentences_of([EntityPair("Anna", "Bob")]) == [()]
 
 
-@pytest.mark.parametrize("text", ["", '{"a": 1}\n', "{broken\n"])
-def test_an_exclude_file_without_sentences_raises(tmp_path, text):
-    (tmp_path / "e.jsonl").write_text(text)
-    with pytest.raises(DataError):
-        toy_store(tmp_path, [ANNA], exclude=[tmp_path / "e.jsonl"])
-
-
 def test_redirects_are_resolved_in_any_order_of_pages(tmp_path):
     def page(title, text, redirect=""):
         redirect = f'<redirect title="{redirect}" />' if redirect else ""

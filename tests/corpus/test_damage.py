@@ -1,6 +1,5 @@
 """A damaged corpus gives the same answers as before, or raises one clear message."""
 
-import json
 import os
 import random
 import shutil
@@ -17,7 +16,6 @@ from erda.corpus.corpus_store import CorpusStore
 from erda.corpus.vector_index import VectorIndex, build_index
 from erda.corpus.vector_shards import embed_corpus
 from erda.errors import DataError, ErdaError
-from erda.files import sealed
 from erda.text.keys import EntityPair
 
 SEED, N_CASES = 20240, 60
@@ -28,8 +26,6 @@ MODEL = ToySimilarity()
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus of two parts with an index of two shards."""
     folder = tmp_path_factory.mktemp("damage")
-    (folder / "victim").mkdir()
-    (folder / "victim/notes.txt").write_text("mine")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("erda.corpus.staging.PART_ROWS", 40)
         patch.setattr("erda.corpus.vector_index.EXACT_ROWS", 30)
@@ -92,20 +88,6 @@ def test_damage_is_rejected_or_harmless(corpus: Path) -> None:
         n_rejected += found is None
     assert n_rejected > N_CASES // 8
     assert answers(corpus) == expected
-
-
-def test_paths_outside_of_the_folder_are_rejected(corpus: Path) -> None:
-    value = json.loads((corpus / "corpus.json").read_bytes())
-    raw = (corpus / "corpus.json").read_bytes()
-    del value["seal"]
-    value["parts"][0]["file"]["path"] = "../victim/notes.txt"
-    try:
-        (corpus / "corpus.json").write_text(json.dumps(sealed(value)))
-        with pytest.raises(DataError, match="outside"):
-            build_corpus([corpus.parent / "rows.jsonl"], corpus)
-    finally:
-        (corpus / "corpus.json").write_bytes(raw)
-    assert [path.read_text() for path in (corpus.parent / "victim").iterdir()] == ["mine"]
 
 
 @pytest.fixture(scope="module")

@@ -91,3 +91,6 @@ def test_malformed_files_are_named_with_the_line(tmp_path, name, text):
     (tmp_path / name).write_text("{" + text if name == "test.jsonl" and text[0] != "{" else text)
     with pytest.raises(DataError, match=re.escape(f"{name}:1: ")):
         Excluded.read([tmp_path / name])
+    (tmp_path / "empty.txt").write_text("")
+    with pytest.raises(DataError, match="no sentences"):
+        Excluded.read([tmp_path / "empty.txt"])

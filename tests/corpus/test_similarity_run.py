@@ -25,6 +25,7 @@ from erda.encoders.adapter import TrainedWeights
 from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import origin
 from erda.errors import SettingsError
+from erda.types import Entity, Example, Span
 
 SCORES = st.lists(st.integers(-4, 4), min_size=1, max_size=20)
 
@@ -79,16 +80,8 @@ def test_auc_and_agreement_of_a_model(tmp_path):
 
 
 def tagged(path: Path, n: int) -> Path:
-    rows = [
-        {
-            "tokens": ["paris", "is", "in", "france", str(row)],
-            "head": {"name": "paris", "span": [0, 1]},
-            "tail": {"name": "france", "span": [3, 4]},
-        }
-        for row in range(n)
-    ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    head, tail = Entity("paris", Span(0, 1)), Entity("france", Span(3, 4))
+    return write_tagged(path, [Example(("paris", "is", "in", "france", str(row)), head, tail) for row in range(n)])
 
 
 def test_sentences_are_drawn_uniformly(tmp_path: Path) -> None:
@@ -145,11 +138,7 @@ def test_training_from_a_packed_file_without_corpus_libraries(folder, tmp_path):
     packed = tmp_path / "pairs.npz"
     out = run_command("pairs", tmp_path / "tagged.jsonl", "--encoder", folder.path, "--out", packed)
     assert "300 sentences, 100 pairs" in out
-    rows = [
-        {"tokens": one.tokens, "head": {"span": [3, 4]}, "tail": {"span": list(span(one))}, "relation": one.relation}
-        for one in toy_sentences(12, seed=5)
-    ]
-    (tmp_path / "labelled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_tagged(tmp_path / "labelled.jsonl", toy_sentences(12, seed=5))
     sets = [word for one in ("held_out=0.3", "rank=4", "batch_size=16", "limit=64") for word in ("--set", one)]
     options = ["--validation", tmp_path / "labelled.jsonl", "--encoder", folder.path, *sets]
     out = run_command("train", packed, "--out", tmp_path / "model", *options)
@@ -166,10 +155,6 @@ def test_training_from_a_packed_file_without_corpus_libraries(folder, tmp_path):
     assert report["before"]["n_pairs"] == report["after"]["n_pairs"] > 0
     assert report["after"]["n_validation"] > 0
     assert load_similarity(tmp_path / "model").weights.kind == "adapter"
-
-
-def span(example):
-    return example.tail.span.start, example.tail.span.end
 
 
 def run_command(*arguments: object) -> str:

@@ -258,21 +258,10 @@ def test_a_dump(tmp_path, n_workers):
         bz2.compress(dump(*PAGES, end="")),
         bz2.compress(dump(*PAGES, "<page>&nbsp;")),
         bz2.compress(b"<html><body>not a dump</body></html>"),
-        bz2.compress(dump()),
     ],
 )
-def test_broken_truncated_and_empty_dumps_raise(tmp_path, packed):
+def test_broken_and_truncated_dumps_raise(tmp_path, packed):
     path = tmp_path / "x.xml.bz2"
     path.write_bytes(packed)
     with pytest.raises(DataError, match=r"x\.xml\.bz2: "):
         read(path)
-
-
-@pytest.mark.long
-@pytest.mark.fewrel
-def test_a_sample_of_a_real_dump(data_folder):
-    rows, tally = read(data_folder / "corpus/enwiki-sample-pages-articles.xml.bz2")
-    check_spans(rows)
-    assert len(rows) > 30_000
-    assert tally.dropped["redirect page"] == 99
-    assert not [r for r in rows if "{{" in r.text or "[[" in r.text or "<ref" in r.text]

@@ -1,4 +1,3 @@
-import pickle
 import shutil
 import zlib
 from dataclasses import replace
@@ -216,7 +215,6 @@ def test_out_of_memory_has_a_remedy(store: CorpusStore, monkeypatch: pytest.Monk
     with pytest.raises(ErdaError, match="smaller batch_size or fewer --workers") as caught:
         worker_of(store)(SHARD)
     assert "Tried to allocate 2.00 GiB." in str(caught.value)
-    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
     with pytest.raises(ErdaError, match="out of memory"):
         embed_corpus(store, model)
     monkeypatch.undo()

@@ -18,7 +18,7 @@ from erda.errors import SettingsError
 
 if TYPE_CHECKING:
     from erda.corpus.augment import Augmentation
-    from erda.corpus.manifest import Manifest
+    from erda.corpus.corpus_store import Manifest
 
 SHOWN_EXTRAS = 3  # per relation
 EXAMPLES = """\

@@ -13,9 +13,19 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from erda.corpus.corpus_store import check_folder, connect, disk_faults
+from erda.corpus.corpus_store import (
+    CHECKSUM,
+    MANIFEST,
+    Manifest,
+    Plan,
+    SourceRecord,
+    check_folder,
+    connect,
+    disk_faults,
+    read_manifest,
+    write_manifest,
+)
 from erda.corpus.exclude import Excluded
-from erda.corpus.manifest import CHECKSUM, MANIFEST, Manifest, Plan, SourceRecord, read_manifest, write_manifest
 from erda.corpus.sources import BuildSettings, Tally, open_source
 from erda.corpus.staging import StagedSource, sort_rows, write_lookup, write_parts
 from erda.errors import DataError
@@ -59,18 +69,25 @@ def build_corpus(
         excluded = Excluded.read(exclude, overlap=settings.exclude_overlap)
         plan = _plan(sources, settings, excluded)
         if (folder / MANIFEST).exists():
-            return _verified(folder, plan)
-        if before and replace(before, sources=plan.sources) != plan:
+            manifest = read_manifest(folder)
+            manifest.verify(folder)
+            if manifest.plan != plan:
+                raise DataError(
+                    f"{folder}: a corpus of {manifest.n_rows:,} rows from other sources or settings is already here; "
+                    "use another folder for --out."
+                )
+        elif before and replace(before, sources=plan.sources) != plan:
             raise DataError(
                 f"{folder}: an unfinished build with other settings; finish it with the same settings, or delete the "
                 "folder."
             )
         remove_unfinished(folder)
-        if before != plan:
-            write_json(folder / _WORK / PLAN_FILE, sealed(plan))
-        manifest = _build(sources, folder, plan, settings=settings, excluded=excluded)
-        manifest = replace(manifest, excluded_from=tuple(dict.fromkeys(file.name for file in exclude)))
-        write_manifest(folder, manifest)
+        if not (folder / MANIFEST).exists():
+            if before != plan:
+                write_json(folder / _WORK / PLAN_FILE, sealed(plan))
+            manifest = _build(sources, folder, plan, settings=settings, excluded=excluded)
+            manifest = replace(manifest, excluded_from=tuple(dict.fromkeys(file.name for file in exclude)))
+            write_manifest(folder, manifest)
         _remove_work(folder)
     return manifest
 
@@ -122,20 +139,6 @@ def _empty(tallies: Sequence[Tally]) -> DataError:
     places = [place for tally in tallies for shown in tally.places.values() for place in shown]
     first = f"no valid sentence with two entities. Dropped: {dropped or 'nothing, the sources are empty'}."
     return DataError("\n".join((first, *places)))
-
-
-def _verified(folder: Path, plan: Plan) -> Manifest:
-    """Verify a finished corpus, reject another one, and remove leftovers of its build."""
-    manifest = read_manifest(folder)
-    manifest.verify(folder)
-    if manifest.plan != plan:
-        raise DataError(
-            f"{folder}: a corpus of {manifest.n_rows:,} rows from other sources or settings is already here; use "
-            "another folder for --out."
-        )
-    _remove_work(folder)
-    remove_unfinished(folder)
-    return manifest
 
 
 # -- ownership: files of the user are never touched --------------------------------------------------------------------

@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -94,9 +95,7 @@ def word_runs(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     The end of a text counts as a word, so an 8-gram across two texts matches no 8-gram of a single text.
     """
     joined = "".join(f"{text.replace(_END, ' ')} {_END} " for text in texts)
-    words = np.frombuffer(b"".join(map(_WORDS.__getitem__, joined.lower().split())), np.uint64)
-    if len(_WORDS) > _MOST_WORDS:
-        _WORDS.clear()
+    words = np.frombuffer(b"".join(map(_hashes, joined.lower().split())), np.uint64)
     return np.convolve(words, _POWERS, "valid") if len(words) >= RUN else NO_RUNS, np.flatnonzero(words == 0)
 
 
@@ -109,17 +108,12 @@ def runs_of_each(texts: Sequence[str]) -> Iterator[np.ndarray]:
         start = end + 1
 
 
-class _Words(dict[str, bytes]):
-    """Cache of the hashes of a token's words (none, one or several), eight bytes each; the end of a text is 0."""
-
-    def __missing__(self, token: str) -> bytes:
-        words = _WORD.findall(unicodedata.normalize("NFC", token))
-        hashes = b"".join(hashlib.blake2b(word.encode(), digest_size=8).digest() for word in words)
-        self[token] = bytes(8) if token == _END else hashes
-        return self[token]
-
-
-_WORDS, _MOST_WORDS = _Words(), 1 << 18
+@lru_cache(maxsize=1 << 18)
+def _hashes(token: str) -> bytes:
+    """Hash a token's words (none, one or several) to eight bytes each; the end of a text is 0."""
+    words = _WORD.findall(unicodedata.normalize("NFC", token))
+    hashes = (hashlib.blake2b(word.encode(), digest_size=8).digest() for word in words)
+    return bytes(8) if token == _END else b"".join(hashes)
 
 
 # -- files of test and validation data ---------------------------------------------------------------------------------

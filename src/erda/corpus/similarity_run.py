@@ -7,8 +7,8 @@ labelled validation data has the same relation.
 
 from __future__ import annotations
 
+import platform
 import random
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -30,7 +30,7 @@ from erda.corpus.training_pairs import (
 from erda.encoders import check_device
 from erda.encoders.contract import centres_of, save_background
 from erda.encoders.weights import MODELS, SHIPPED, adapter_folder, find_model
-from erda.errors import DataError, ModelError, one_line
+from erda.errors import DataError, ModelError
 from erda.files import data_folder, user_path, write_json
 from erda.types import Example
 
@@ -123,20 +123,20 @@ def run_training(
     """
     from erda.corpus.similarity import SimilarityModel
     from erda.corpus.similarity_training import REPORT_FILE, refuse_foreign, train
+    from erda.data.formats.jsonl_examples import read_jsonl
     from erda.encoders.layers import load_tokenizer
 
     how, machine = settings.training, settings.machine
     check_device(machine.device)
     refuse_foreign(out)
     folder = find_model(encoder)
-    labelled = _labelled(validation)
+    default = data_folder() / VALIDATION_FILE
+    labelled = read_jsonl(validation or default).examples if validation or default.is_file() else ()
     tokenizer = load_tokenizer(folder, mode="markers")
     spare = None if settings.limit is None else int(2 * settings.limit / (1 - settings.held_out)) + 1
     rows = read_pair_rows(paths, tokenizer, limit=spare, seed=how.seed)
     among, outside = rows.split(settings.held_out)
     pairs = mine_pairs(rows, outside, seed=how.seed)
-    counts = f"{len(among):,} rows to train on, {len(rows) - len(among):,} held out, {len(labelled):,} labelled"
-    print(one_line(counts), file=sys.stderr)
 
     def measures(weights: TrainedWeights | None) -> SimilarityMeasures:
         model = SimilarityModel(folder, weights, max_pieces=how.max_pieces, device=machine.device)
@@ -164,28 +164,16 @@ def run_training(
         "losses": trained.losses,
     }
     write_json(out / REPORT_FILE, row)
-    lines = [f"trained on {trained.n_pairs:,} pairs, {trained.n_steps:,} steps, {seconds:.0f} s"]
-    lines.append(f"{'':<44}before   after")
-    for name, text in ABOUT.items():
-        values = [getattr(one, name) for one in (before, after)]
-        if None not in values:
-            lines.append(f"{text:<44}{values[0]:6.3f}  {values[1]:6.3f}")
-    return lines
-
-
-def _labelled(path: Path | None) -> list[Example]:
-    from erda.data.formats.jsonl_examples import read_jsonl
-
-    default = data_folder() / VALIDATION_FILE
-    if path is None and not default.is_file():
-        return []
-    return list(read_jsonl(path or default).examples)
+    values = {text: (getattr(before, name), getattr(after, name)) for name, text in ABOUT.items()}
+    return [
+        f"trained on {trained.n_pairs:,} pairs, {trained.n_steps:,} steps, {seconds:.0f} s",
+        f"{'':<44}before   after",
+        *(f"{text:<44}{both[0]:6.3f}  {both[1]:6.3f}" for text, both in values.items() if None not in both),
+    ]
 
 
 def _machine_name(device: str) -> str:
     """Name of the processor or GPU, and the versions of PyTorch and transformers."""
-    import platform
-
     import torch
     import transformers
 

@@ -184,8 +184,6 @@ def train(
     batches = PairBatches(rows, among, settings, limit=limit)
     if batches.n_pairs < 2:
         raise DataError(f"too few pairs of sentences to train on: {batches.n_pairs}.")
-    if settings.objective == "paper" and not batches.has_negatives:
-        raise DataError("objective 'paper' needs hard negatives, but no two entity pairs share an entity.")
     device, checkpoints = torch.device(machine.device), out / CHECKPOINTS
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         learner = Learner(folder, rows, settings, machine, device)
@@ -198,7 +196,13 @@ def train(
         with locked(out, busy="another process trains a model here"):
             for place in (out, checkpoints):
                 remove_unfinished(place)
-            begin_training(checkpoints, run)
+            note = checkpoints / RUN_FILE
+            if note.is_file() and read_json(note, UnfinishedTraining, remedy=NOT_OURS) != run:
+                raise SettingsError(
+                    f"{checkpoints}: an unfinished training with another encoder, other settings or other pairs. "
+                    "Finish it with the same command as before, or delete this folder."
+                )
+            write_json(note, run)
             losses = _learn(learner, batches, checkpoints / _FILE, after_step)
             weights = learner.outcome()
             if not all(bool(one.isfinite().all()) for one in weights.tensors.values()):
@@ -270,14 +274,3 @@ def refuse_foreign(out: Path) -> None:
         taken = [name for name in names if (out / name).exists()]
         if taken:
             raise DataError(f"{out}: contains {', '.join(taken)}, but no similarity model of erda. {NOT_OURS}")
-
-
-def begin_training(folder: Path, run: UnfinishedTraining) -> None:
-    """Write `run.json`, or verify that it describes this training."""
-    note = folder / RUN_FILE
-    if note.is_file() and read_json(note, UnfinishedTraining, remedy=NOT_OURS) != run:
-        raise SettingsError(
-            f"{folder}: an unfinished training with another encoder, other settings or other pairs. Finish it with the "
-            "same command as before, or delete this folder."
-        )
-    write_json(note, run)

@@ -183,8 +183,10 @@ def _row(value: Any) -> CorpusRow:
         words = (head["name"], head.get("id"), tail["name"], tail.get("id"), value.get("relation"), value.get("source"))
         typed = {*map(type, words)} <= {str, NoneType} and {*map(type, (start, end, next_start, next_end))} == {int}
         if fits and typed and words[0] and words[2]:
-            head_id, tail_id, *others = (word or None for word in (words[1], *words[3:]))
-            return CorpusRow(text, words[0], head_id, *head["span"], words[2], tail_id, *tail["span"], *others)
+            head_name, head_id, tail_name, tail_id, *others = (word or None for word in words)
+            return CorpusRow._make(
+                (text, head_name, head_id, *head["span"], tail_name, tail_id, *tail["span"], *others)
+            )
     if not isinstance(value, dict):
         raise DataError("expected a JSON object.")
     return CorpusRow.of(example_from_json(value))

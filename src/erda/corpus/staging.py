@@ -16,9 +16,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from erda.corpus.corpus_store import LOOKUP_TYPES, file_list, quoted
+from erda.corpus.corpus_store import (
+    LOOKUP_TYPES,
+    CorpusPart,
+    StoredFile,
+    file_list,
+    find_checked,
+    quoted,
+    write_checked,
+)
 from erda.corpus.exclude import NEAR, Excluded
-from erda.corpus.manifest import CorpusPart, StoredFile, find_checked, write_checked
 from erda.corpus.sources import CorpusRow, Source, Tally
 from erda.errors import one_line
 from erda.files import decode_json, whole_file

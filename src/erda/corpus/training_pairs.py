@@ -248,16 +248,7 @@ class PairBatches:
         self._epoch, self._pairs = 0, self._drawn(0)
         self.n_pairs = len(self._pairs)
         self.n_batches = max(1, self.n_pairs // settings.batch_size)  # an incomplete last batch is dropped
-
-    @property
-    def n_steps(self) -> int:
-        """Number of batches of all epochs."""
-        return self.n_batches * self.settings.n_epochs
-
-    @property
-    def has_negatives(self) -> bool:
-        """Whether any pair of the epoch has a hard negative."""
-        return bool((self._pairs.negative != NONE).any())
+        self.n_steps = self.n_batches * settings.n_epochs
 
     def __getitem__(self, step: int) -> PairBatch:
         settings = self.settings
@@ -355,6 +346,6 @@ def _corpus_rows(folder: Path, *, seed: int, limit: int | None) -> Iterator[Exam
 
 
 def _source_digest(path: Path) -> str:
-    from erda.corpus.manifest import read_manifest
+    from erda.corpus.corpus_store import read_manifest
 
     return read_manifest(path).digest if path.is_dir() else sha256_of(path)

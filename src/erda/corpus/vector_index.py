@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from erda.corpus.corpus_store import CorpusStore, disk_faults
-from erda.corpus.manifest import StoredFile
+from erda.corpus.corpus_store import CorpusStore, StoredFile, disk_faults
 from erda.corpus.vector_shards import BUSY, Embedder, VectorShards, embed_corpus, vectors_folder
 from erda.errors import DataError, ModelError
 from erda.files import locked, read_sealed, sealed, whole_file, write_json
@@ -77,13 +76,13 @@ class Neighbours(NamedTuple):
     rows: np.ndarray
 
 
+@dataclass(frozen=True, slots=True)
 class VectorIndex:
     """Search and stored vectors of one corpus version and one model."""
 
-    def __init__(self, about: IndexAbout, index: Any, shards: VectorShards) -> None:
-        self.about = about
-        self.shards = shards
-        self._index = index
+    about: IndexAbout
+    index: Any
+    shards: VectorShards
 
     @classmethod
     def open(cls, store: CorpusStore, model: SimilarityModel) -> VectorIndex:
@@ -111,8 +110,8 @@ class VectorIndex:
         """Find the `k` nearest rows of each vector [n, dim]."""
         vectors = np.ascontiguousarray(vectors, np.float32)
         if self.about.factory == "Flat":
-            return Neighbours(*self._index.search(vectors, min(k, self.about.n_rows)))
-        _, rows = self._index.search(vectors, min(k + self.about.search.spare, self.about.n_rows))
+            return Neighbours(*self.index.search(vectors, min(k, self.about.n_rows)))
+        _, rows = self.index.search(vectors, min(k + self.about.search.spare, self.about.n_rows))
         scores = rescore(self.shards, vectors, rows)
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         return Neighbours(np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1))
@@ -126,12 +125,17 @@ def build_index(
     batch_size: int = 64,
 ) -> VectorIndex:
     """Embed rows without a vector, then make the index; `choose_factory` picks its kind by the number of rows."""
+    import faiss
+
     shards = embed_corpus(store, model, batch_size=batch_size, embedder=embedder)
     folder = shards.folder
     with locked(folder, busy=BUSY), disk_faults(folder):
         factory = choose_factory(len(shards), shards.dim)
         if not _is_complete(folder, store, factory):
             index, search = index_shards(shards, factory)
+            with whole_file(folder / _FILE) as temporary, temporary.open("wb") as file:
+                writer = faiss.PyCallbackIOWriter(file.write)  # type: ignore[attr-defined]  # FAISS's stubs lack it
+                faiss.write_index(index, writer)  # without it, FAISS prints write errors to the terminal
             about = IndexAbout(
                 fingerprint=model.fingerprint,
                 model=model.base,
@@ -140,7 +144,7 @@ def build_index(
                 n_rows=len(shards),
                 factory=factory,
                 search=search,
-                file=_write_faiss(index, folder),
+                file=StoredFile.of(folder, folder / _FILE),
             )
             write_json(folder / _ABOUT, sealed(about))
     return VectorIndex.open(store, model)
@@ -154,23 +158,21 @@ def _is_complete(folder: Path, store: CorpusStore, factory: str) -> bool:
 
 
 def index_shards(shards: VectorShards, factory: str) -> tuple[Any, SearchEffort]:
-    """Build a FAISS index of all vectors and tune its search."""
+    """Train a FAISS index on a random sample, add all vectors and tune its search."""
+    import faiss
     from tqdm import tqdm
 
-    index = empty_index(factory, shards)
+    index = faiss.index_factory(shards.dim, factory, faiss.METRIC_INNER_PRODUCT)
+    if not index.is_trained:
+        lists = faiss.extract_index_ivf(index)
+        lists.cp.niter = N_ITERATIONS
+        lists.cp.max_points_per_centroid = POINTS_PER_LIST
+        lists.cp.min_points_per_centroid = 1
+        n = min(len(shards), max(lists.nlist * POINTS_PER_LIST, 16_384))
+        index.train(shards.vectors(np.sort(np.random.default_rng(0).choice(len(shards), n, replace=False))))
     for _, vectors in tqdm(shards, desc=f"indexing ({factory})", unit="shard", total=len(shards.paths), disable=None):
         index.add(vectors)
     return index, SearchEffort() if factory == "Flat" else tune(index, shards)
-
-
-def _write_faiss(index: Any, folder: Path) -> StoredFile:
-    """Write an index through a Python file, because FAISS prints write errors to the terminal."""
-    import faiss
-
-    path = folder / _FILE
-    with whole_file(path) as temporary, temporary.open("wb") as file:
-        faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))  # type: ignore[attr-defined]  # FAISS's stubs lack it
-    return StoredFile.of(folder, path)
 
 
 # -- FAISS -------------------------------------------------------------------------------------------------------------
@@ -187,22 +189,6 @@ def choose_factory(n_rows: int, dim: int) -> str:
     codes = "SQ8" if dim % 8 else f"PQ{dim // 4}x4fsr"
     n_lists = 2 ** round(math.log2(2 * math.sqrt(n_rows)))
     return f"IVF{n_lists},{codes}"
-
-
-def empty_index(factory: str, shards: VectorShards) -> Any:
-    """Make an empty index and train it on a random sample of the vectors."""
-    import faiss
-
-    index = faiss.index_factory(shards.dim, factory, faiss.METRIC_INNER_PRODUCT)
-    if index.is_trained:
-        return index
-    lists = faiss.extract_index_ivf(index)
-    lists.cp.niter = N_ITERATIONS
-    lists.cp.max_points_per_centroid = POINTS_PER_LIST
-    lists.cp.min_points_per_centroid = 1
-    n = min(len(shards), max(lists.nlist * POINTS_PER_LIST, 16_384))
-    index.train(shards.vectors(np.sort(np.random.default_rng(0).choice(len(shards), n, replace=False))))
-    return index
 
 
 def set_effort(index: Any, effort: int) -> None:

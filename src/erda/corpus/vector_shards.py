@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from erda.cluster import connected, require_ray
-from erda.corpus.corpus_store import CorpusStore, disk_faults
-from erda.corpus.manifest import find_checked, is_intact, write_checked
+from erda.corpus.corpus_store import CorpusStore, disk_faults, find_checked, is_intact, write_checked
 from erda.encoders import device_kind
 from erda.errors import DataError, ErdaError, ModelError, memory_faults_explained
 from erda.fields import Count, Settings
