@@ -15,8 +15,6 @@ from erda.errors import DataError
 from ray_cluster import run_command, two_nodes
 
 pytestmark = pytest.mark.timeout(900)  # half a minute on two idle cores; Ray processes import a lot
-
-
 SMALL_SHARDS = """
 import sys
 from erda.cli.main import main

@@ -26,7 +26,7 @@ from erda.corpus.corpus_store import (
     write_manifest,
 )
 from erda.corpus.exclude import Excluded
-from erda.corpus.sources import BuildSettings, Tally, open_source
+from erda.corpus.sources import BuildSettings, open_source
 from erda.corpus.staging import StagedSource, sort_rows, write_lookup, write_parts
 from erda.errors import DataError
 from erda.files import (
@@ -125,20 +125,16 @@ def _build(
             parts, lookup = write_parts(connection, folder), write_lookup(connection, folder)
     if not n_rows:
         _remove_work(folder)
-        raise _empty([one.tally for one in staged])
+        dropped = "; ".join(f"{n:,} {reason}" for one in staged for reason, n in one.tally.dropped.items())
+        places = [place for one in staged for shown in one.tally.places.values() for place in shown]
+        first = f"no valid sentence with two entities. Dropped: {dropped or 'nothing, the sources are empty'}."
+        raise DataError("\n".join((first, *places)))
     records = tuple(
         SourceRecord(str(path.resolve()), one.file, n_rows.get(one.file, 0), **asdict(one.tally))
         for path, one in zip(sources, staged, strict=True)
     )
     duplicates = sum(n_rows.values()) - sum(part.n_rows for part in parts)
     return Manifest(plan, records, duplicates, parts, lookup)
-
-
-def _empty(tallies: Sequence[Tally]) -> DataError:
-    dropped = "; ".join(f"{n:,} {reason}" for tally in tallies for reason, n in tally.dropped.items())
-    places = [place for tally in tallies for shown in tally.places.values() for place in shown]
-    first = f"no valid sentence with two entities. Dropped: {dropped or 'nothing, the sources are empty'}."
-    return DataError("\n".join((first, *places)))
 
 
 # -- ownership: files of the user are never touched --------------------------------------------------------------------
@@ -157,11 +153,9 @@ def _unfinished_plan(folder: Path) -> Plan | None:
     if foreign or not folder.is_dir():
         shown = f" ({foreign[0]}, ...)" if foreign else ""
         raise DataError(f"{folder} is not empty, but not a corpus{shown}; use a new folder for --out.")
-    return (
-        read_sealed(folder / _WORK / PLAN_FILE, Plan, remedy=f"Delete {folder}, or use another folder for --out.")
-        if has_plan
-        else None
-    )
+    if not has_plan:
+        return None
+    return read_sealed(folder / _WORK / PLAN_FILE, Plan, remedy=f"Delete {folder}, or use another folder for --out.")
 
 
 def _is_ours(name: str, *, has_plan: bool) -> bool:

@@ -25,7 +25,6 @@ from erda.files import decode_json
 from erda.text.keys import sentence_key
 from erda.text.reading import JsonWalk, read_lines
 
-OVERLAP = 0.5
 SAME = "sentence given with --exclude"
 NEAR = "near-duplicate of a sentence given with --exclude"
 RUN = 8
@@ -54,7 +53,7 @@ class Excluded:
         self._runs, self._owners = all_runs[order], np.repeat(np.arange(len(keys)), n_runs)[order]
 
     @classmethod
-    def read(cls, paths: Iterable[Path], *, overlap: float = OVERLAP) -> Excluded:
+    def read(cls, paths: Iterable[Path], *, overlap: float = 0.5) -> Excluded:
         """Exclude the sentences of files; `overlap` 0 accepts near-duplicates."""
         found: dict[int, np.ndarray] = {}
         for path in paths:

@@ -118,8 +118,7 @@ def run_training(
 ) -> list[str]:
     """Train on the pairs of `paths` (see `read_pair_rows`); save the model and `training.json` in `out`.
 
-    `validation` are labelled sentences (default: FewRel's, if they are in the data folder). Return the lines of a
-    summary.
+    `validation` are labelled sentences (default: FewRel's, if in the data folder). Returns the lines of a summary.
     """
     from erda.corpus.similarity import SimilarityModel
     from erda.corpus.similarity_training import REPORT_FILE, refuse_foreign, train

@@ -187,8 +187,6 @@ def _row(value: Any) -> CorpusRow:
             return CorpusRow._make(
                 (text, head_name, head_id, *head["span"], tail_name, tail_id, *tail["span"], *others)
             )
-    if not isinstance(value, dict):
-        raise DataError("expected a JSON object.")
     return CorpusRow.of(example_from_json(value))
 
 

@@ -63,11 +63,6 @@ class IndexAbout:
     file: StoredFile
     format: Literal[2] = 2
 
-    @classmethod
-    def read(cls, folder: Path) -> IndexAbout:
-        """Read the description from a folder of vectors."""
-        return read_sealed(folder / _ABOUT, cls, remedy="Run 'erda corpus index' again.")
-
 
 class Neighbours(NamedTuple):
     """Scores and row numbers of the nearest rows of n vectors, nearest first: [n, k] each; row -1 is padding."""
@@ -95,7 +90,7 @@ class VectorIndex:
                 f"{folder}: no finished index of this corpus and similarity model ({model.base}); "
                 f"run: erda corpus index {store.folder}, with the same --model."
             )
-        about = IndexAbout.read(folder)
+        about = read_sealed(folder / _ABOUT, IndexAbout, remedy="Run 'erda corpus index' again.")
         if (about.fingerprint, about.digest) != (model.fingerprint, store.digest):
             raise ModelError(f"{folder}: the index of another model or corpus; delete this folder.")
         if fault := about.file.fault(folder):
@@ -103,7 +98,8 @@ class VectorIndex:
         # FAISS maps inverted lists and flat codes, and reads the rest.
         mapped = faiss.IO_FLAG_MMAP_IFC if about.factory == "Flat" else faiss.IO_FLAG_MMAP
         index = faiss.read_index(str(folder / _FILE), mapped)
-        set_effort(index, about.search.effort)
+        if about.search.effort:
+            faiss.extract_index_ivf(index).nprobe = about.search.effort
         return cls(about, index, VectorShards(folder, about.n_rows))
 
     def search(self, vectors: np.ndarray, k: int) -> Neighbours:
@@ -152,7 +148,7 @@ def build_index(
 
 def _is_complete(folder: Path, store: CorpusStore, factory: str) -> bool:
     with suppress(DataError):  # missing or damaged
-        about = IndexAbout.read(folder)
+        about = read_sealed(folder / _ABOUT, IndexAbout)
         return (about.digest, about.factory) == (store.digest, factory) and not about.file.fault(folder)
     return False
 
@@ -191,25 +187,20 @@ def choose_factory(n_rows: int, dim: int) -> str:
     return f"IVF{n_lists},{codes}"
 
 
-def set_effort(index: Any, effort: int) -> None:
-    """Set the number of lists that a search visits; 0 leaves an exact index alone."""
-    import faiss
-
-    if effort:
-        faiss.ParameterSpace().set_index_parameter(index, "nprobe", effort)
-
-
 def tune(index: Any, shards: VectorShards) -> SearchEffort:
     """Set the least effort of an IVF index that reaches `TARGET_RECALL` on a sample of rows, or the best effort.
 
     Effort is chosen first, with the maximum number of spare rows, then the number of spare rows.
     """
+    import faiss
+
     asked = np.unique(np.linspace(0, len(shards) - 1, min(_QUERIES, len(shards))).astype(np.int64))
     queries = shards.vectors(asked)
     best = best_scores(shards, queries, but=asked)
     tried: list[SearchEffort] = []
+    lists = faiss.extract_index_ivf(index)
     for effort in _EFFORTS:
-        set_effort(index, effort)
+        lists.nprobe = effort
         _, rows = index.search(queries, min(2 + _SPARES[-1], len(shards)))
         scores = rescore(shards, queries, rows)
         scores[rows == asked[:, None]] = -np.inf
@@ -221,7 +212,7 @@ def tune(index: Any, shards: VectorShards) -> SearchEffort:
             break
     most = max(one.recall for one in tried)
     chosen = next(one for one in tried if one.recall >= min(TARGET_RECALL, most - 0.002))
-    set_effort(index, chosen.effort)
+    lists.nprobe = chosen.effort
     return chosen
 
 

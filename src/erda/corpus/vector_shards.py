@@ -182,7 +182,7 @@ def embed_shard(
 _OURS = re.compile(r"^\s*erda\.errors\.(\w+): (.+)$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(eq=False, kw_only=True)  # not frozen: Ray adds attributes
 class ShardWorker:
     """Embed shards in a Ray worker.
 
