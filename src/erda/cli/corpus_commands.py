@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import shutil
 import sys
@@ -17,7 +18,7 @@ from erda.errors import SettingsError
 
 if TYPE_CHECKING:
     from erda.corpus.augment import Augmentation
-    from erda.corpus.manifest import Manifest
+    from erda.corpus.corpus_store import Manifest
 
 SHOWN_EXTRAS = 3  # per relation
 EXAMPLES = """\
@@ -176,14 +177,9 @@ def build(args: argparse.Namespace) -> None:
         args.out,
         exclude=args.exclude,
         settings=settings_of(BuildSettings, args.sets, flags, what="setting of a build"),
-        show=_show,
     )
     print_line(f"{args.out}: {manifest.n_rows:,} rows, version {manifest.digest[:12]}")
     _print_dropped(manifest)
-
-
-def _show(line: str) -> None:
-    print_line(line, file=sys.stderr)
 
 
 def _print_dropped(manifest: Manifest) -> None:
@@ -223,10 +219,9 @@ def show_stats(args: argparse.Namespace) -> None:
 def index_corpus(args: argparse.Namespace) -> None:
     """Embed rows without a vector, and make the index."""
     from erda.corpus.corpus_store import CorpusStore
-    from erda.corpus.embedders import ShardWorker, ray_embedder
     from erda.corpus.similarity import load_similarity
     from erda.corpus.vector_index import build_index
-    from erda.corpus.vector_shards import EmbedSettings
+    from erda.corpus.vector_shards import EmbedSettings, ShardWorker, ray_embedder
 
     faults = ["--workers: only with --address."] if args.workers and not args.address else []
     refuse([*below_one(args, "workers"), *faults])
@@ -239,7 +234,7 @@ def index_corpus(args: argparse.Namespace) -> None:
         origin = {"corpus": store.folder, "digest": store.digest, "model": args.model, "fingerprint": model.fingerprint}
         worker = ShardWorker(**origin, **here, batch_size=settings.batch_size)
         embedder = ray_embedder(worker, args.address, args.workers)
-    index = build_index(store, model, embedder=embedder, batch_size=settings.batch_size, show=_show)
+    index = build_index(store, model, embedder=embedder, batch_size=settings.batch_size)
     about = index.about
     print_line(f"{about.n_rows:,} rows, {about.dim} dimensions, {about.factory}: {about.file.size / 1e6:,.1f} MB")
     recall = f"recall@1 {about.search.recall:.3f} against exact search"
@@ -249,8 +244,9 @@ def index_corpus(args: argparse.Namespace) -> None:
 
 def augment(args: argparse.Namespace) -> None:
     """Find extra examples, write them, and print some."""
-    from erda.corpus.augment import AugmentSettings, open_augmenter, write_extras
+    from erda.corpus.augment import AugmentSettings, open_augmenter
     from erda.data.own_data import read_examples
+    from erda.files import write_lines
     from erda.outputs import check_output
 
     settings = settings_of(AugmentSettings, args.sets, {}, what="setting of the augmentation")
@@ -259,7 +255,7 @@ def augment(args: argparse.Namespace) -> None:
     examples = read_examples(args.file).examples
     known = [example for path in args.known for example in read_examples(path).examples]
     found = open_augmenter(args.corpus, args.model).find(examples, known=known, settings=settings)
-    write_extras(found, out)
+    write_lines(out, (json.dumps(extra.to_json(), ensure_ascii=False) for extra in found.extras))
     _print_augmentation(found)
     print_line()
     print_line(f"{len(found.extras)} extra examples written to {out}")
@@ -289,9 +285,9 @@ def _print_augmentation(found: Augmentation) -> None:
 def train_model(args: argparse.Namespace) -> None:
     """Train a similarity model and print its measures before and after."""
     from erda.corpus.similarity_run import run_training
-    from erda.corpus.similarity_settings import TrainCommandSettings
+    from erda.corpus.training_pairs import TrainCommandSettings
 
-    report = run_training(
+    lines = run_training(
         args.sources,
         settings_of(TrainCommandSettings, args.sets, {}, what="setting of a training"),
         encoder=args.encoder,
@@ -299,7 +295,7 @@ def train_model(args: argparse.Namespace) -> None:
         validation=args.validation,
         command=shlex.join(["erda", *sys.argv[1:]]),
     )
-    for line in (*report.lines(), f"saved in {args.out}"):
+    for line in (*lines, f"saved in {args.out}"):
         print_line(line)
 
 

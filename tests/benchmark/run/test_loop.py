@@ -16,7 +16,7 @@ from erda.benchmark.records import read_record
 from erda.benchmark.run.loop import run, run_lock
 from erda.benchmark.run.planned_runs import CacheSettings, check_same_experiment, shared_cache
 from erda.corpus.corpus_build import build_corpus
-from erda.corpus.manifest import read_manifest
+from erda.corpus.corpus_store import read_manifest
 from erda.errors import ErdaError, RecordError, SettingsError, StreamError, WriteError
 from erda.settings.runs import Run
 from erda.types import Example, Predictions, Task
