@@ -289,9 +289,9 @@ def _print_augmentation(found: Augmentation) -> None:
 def train_model(args: argparse.Namespace) -> None:
     """Train a similarity model and print its measures before and after."""
     from erda.corpus.similarity_run import run_training
-    from erda.corpus.similarity_settings import TrainCommandSettings
+    from erda.corpus.training_pairs import TrainCommandSettings
 
-    report = run_training(
+    lines = run_training(
         args.sources,
         settings_of(TrainCommandSettings, args.sets, {}, what="setting of a training"),
         encoder=args.encoder,
@@ -299,7 +299,7 @@ def train_model(args: argparse.Namespace) -> None:
         validation=args.validation,
         command=shlex.join(["erda", *sys.argv[1:]]),
     )
-    for line in (*report.lines(), f"saved in {args.out}"):
+    for line in (*lines, f"saved in {args.out}"):
         print_line(line)
 
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from erda import __version__
 from erda.app.extractor import Extractor
 from erda.serve import jobs, label_studio, review_routes, routes, status_routes
 from erda.serve.failures import add_failures
-from erda.serve.guard import LOOPBACK, App, Guard, is_loopback
+from erda.serve.guard import LOOPBACK, Guard, is_loopback
 from erda.serve.service import ServerLimits, Service
 
 
@@ -30,7 +31,7 @@ class ServerSettings:
 
 
 def build_application(
-    settings: ServerSettings, extractor: Extractor | None = None, *, write: Callable[[App], App] | None = None
+    settings: ServerSettings, extractor: Extractor | None = None, *, write: Callable[[ASGIApp], ASGIApp] | None = None
 ) -> FastAPI:
     """Build the application. The extractor is opened now; its encoder loads in the background.
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import pathlib
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
-from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 from fastapi import APIRouter, Path, Query, Response
+from fastapi.responses import JSONResponse
 
 from erda.answers import Taught
 from erda.app.entities import tagged_sentences
@@ -18,13 +19,12 @@ from erda.app.evaluation import evaluate, read_questions
 from erda.app.export import export
 from erda.app.extractor import Extractor
 from erda.app.inputs import example_of, read_each
-from erda.app.texts import read_annotated
 from erda.app.version import NOTHING_TAUGHT, Version
 from erda.encoders.contract import watched
 from erda.errors import DataError, ErdaError
 from erda.serve import bodies, wire
-from erda.serve.failures import FAILURES, FAILURES_IN_JSON, Json, Refused, replies
-from erda.serve.jobs import Job, Progress, TheJobs
+from erda.serve.failures import FAILURES, FAILURES_IN_JSON, Refused, replies
+from erda.serve.jobs import ACCEPTED, Job, Progress, TheJobs
 from erda.serve.service import Service, TheService
 
 questions = APIRouter(prefix="/v1", tags=["questions"], responses=FAILURES)
@@ -38,12 +38,12 @@ Relation = Annotated[bodies.Name, Query(description="id or name of a relation", 
 
 async def read(service: Service, work: Callable[[Version], dict[str, Any]]) -> Response:
     """Answer from the current version, in a thread."""
-    return Json(await service.read(lambda version: {"version": version.number, **work(version)}))
+    return JSONResponse(await service.read(lambda version: {"version": version.number, **work(version)}))
 
 
 async def write(service: Service, work: Callable[[Extractor], int]) -> Response:
     """Change the extractor and answer with the new version."""
-    return Json({"version": await service.write(work)})
+    return JSONResponse({"version": await service.write(work)})
 
 
 # -- questions ---------------------------------------------------------------------------------------------------------
@@ -52,25 +52,17 @@ async def write(service: Service, work: Callable[[Extractor], int]) -> Response:
 @questions.post("/predict", responses=replies(wire.OneAnswerReply | wire.AnswersReply, "The answers."))
 async def predict_relations(body: bodies.PredictBody, service: TheService) -> Response:
     """Predict the relation between the two marked entities of a sentence, or of each of many sentences."""
-    if body.questions is None:
-        found = await service.batcher.ask([body.example()], top=body.top, least=body.min_confidence)
-        return Json({"version": found.version.number, **wire.answer_row(found.answers[0])})
-    if body.text is not None or body.tokens is not None:
+    many = body.questions
+    if many is not None and (body.text is not None or body.tokens is not None):
         raise DataError("give one sentence or 'questions', not both.")
-    bodies.refuse_many(body.questions, service.limits.n_batch, "questions")
-    if not body.questions:
-        return Json({"version": service.version.number, "answers": []})
-    found = await service.batcher.ask(bodies.read_sentences(body.questions), top=body.top, least=body.min_confidence)
-    return Json({"version": found.version.number, "answers": [wire.answer_row(one) for one in found.answers]})
+    bodies.refuse_many(many or (), service.limits.n_batch, "questions")
+    sentences = [body.example()] if many is None else bodies.read_sentences(many)
+    version, found = await service.batcher.ask(sentences, top=body.top, least=body.min_confidence)
+    rows = [wire.answer_row(one) for one in found]
+    return JSONResponse({"version": version.number, **(rows[0] if many is None else {"answers": rows})})
 
 
-@questions.post(
-    "/extract",
-    responses={
-        **replies(wire.AnswersReply, "The relations of one text."),
-        **replies(wire.JobReply, "Many documents: a job.", status=202),
-    },
-)
+@questions.post("/extract", responses={**replies(wire.AnswersReply, "The relations of one text."), **ACCEPTED})
 async def extract_relations(body: bodies.ExtractBody, service: TheService, jobs: TheJobs) -> Response:
     """Predict the relations between all entities of a text that share a sentence; many documents become a job."""
     if (body.text is None) == (body.documents is None):
@@ -129,24 +121,18 @@ async def suggest_examples(body: bodies.SuggestBody, service: TheService) -> Res
     """Suggest sentences of unlabelled texts as examples of a relation, most useful first."""
     found = await service.read(lambda version: service.extractor.suggest(body.relation, body.texts, n=body.n))
     rows = [{**wire.example_row(one.example), "confidence": one.confidence} for one in found]
-    return Json({"version": service.version.number, "relation": body.relation, "suggestions": rows})
+    return JSONResponse({"version": service.version.number, "relation": body.relation, "suggestions": rows})
 
 
 # -- teaching ----------------------------------------------------------------------------------------------------------
 
 
-@teaching.post(
-    "/teach",
-    responses={
-        **replies(wire.Reply, "What was taught."),
-        **replies(wire.JobReply, "A large teaching: a job.", status=202),
-    },
-)
+@teaching.post("/teach", responses={**replies(wire.Reply, "What was taught."), **ACCEPTED})
 async def teach_examples(body: bodies.TeachBody, service: TheService, jobs: TheJobs) -> Response:
     """Teach one relation by examples, or several by examples that name theirs."""
     n_examples = len(body.examples)
     if not body.job and n_examples <= service.limits.n_batch:
-        return Json(wire.taught_row(await service.write(lambda extractor: teach_from(extractor, body))))
+        return JSONResponse(wire.taught_row(await service.write(lambda extractor: teach_from(extractor, body))))
     bodies.refuse_many(body.examples, service.limits.n_job, "examples")
 
     def work(progress: Progress) -> dict[str, Any]:
@@ -175,7 +161,7 @@ async def judge_sentence(body: bodies.JudgeBody, service: TheService) -> Respons
     """Say whether a known relation holds in a sentence: it becomes an example or a counterexample."""
     example = body.example()
     done = await service.write(lambda extractor: extractor.judge(example, body.relation, holds=body.holds))
-    return Json(wire.taught_row(done))
+    return JSONResponse(wire.taught_row(done))
 
 
 @teaching.get("/relations", responses=replies(wire.Reply, "All relations."))
@@ -226,11 +212,13 @@ async def tune_thresholds(body: bodies.TuneBody, service: TheService) -> Respons
     bodies.refuse_many(body.examples, service.limits.n_batch, "examples")
     if (size := sum(len(one.text) for one in body.texts)) > service.limits.text_size:
         raise Refused(422, "too_many", f"{size:,} characters; at most {service.limits.text_size:,} at once.", "texts")
-    labelled: Any = read_each(body.examples, lambda one: example_of(one) if isinstance(one, str) else one.row())
-    if body.texts:
-        labelled = read_annotated([one.row() for one in body.texts])
+    for one in body.texts:
+        for entity in one.entities:
+            bodies.refuse_mismatch(entity, one.text)
+    rows = read_each(body.examples, lambda one: example_of(one) if isinstance(one, str) else one.row())
+    labelled: Any = body.texts or rows
     found = await service.write(lambda one: one.tune(labelled, precision=body.precision, no_relation=body.no_relation))
-    return Json(asdict(found))
+    return JSONResponse(asdict(found))
 
 
 @teaching.get("/examples", responses=replies(wire.Reply, "The examples and counterexamples of a relation."))
@@ -254,7 +242,7 @@ async def take_back(number: Number, service: TheService) -> Response:
 async def history(service: TheService) -> Response:
     """List all versions on disk, oldest first."""
     versions = await service.read(lambda version: service.extractor.history())
-    return Json({"version": service.version.number, "versions": [asdict(one) for one in versions]})
+    return JSONResponse({"version": service.version.number, "versions": [asdict(one) for one in versions]})
 
 
 @teaching.post("/undo", responses=CHANGED)
@@ -279,13 +267,9 @@ async def export_zip(service: TheService) -> Response:
 def zipped(version: Version) -> bytes:
     """The export of a version as the bytes of a zip file."""
     with TemporaryDirectory() as place:
-        folder, packed = pathlib.Path(place) / "extractor", pathlib.Path(place) / "export.zip"
-        export(version, folder)
-        with ZipFile(packed, "w", ZIP_DEFLATED, compresslevel=1) as file:
-            for path in sorted(folder.rglob("*")):
-                if path.is_file():
-                    file.write(path, path.relative_to(folder.parent))
-        return packed.read_bytes()
+        export(version, pathlib.Path(place) / "extractor")
+        packed = shutil.make_archive(f"{place}/export", "zip", root_dir=place, base_dir="extractor")
+        return pathlib.Path(packed).read_bytes()
 
 
 # -- views of the page -------------------------------------------------------------------------------------------------

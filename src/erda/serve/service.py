@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 from threadpoolctl import threadpool_limits
@@ -51,14 +51,6 @@ class ServerLimits:
     n_kept_jobs: int = 20  # finished jobs whose results are kept in memory
 
 
-@dataclass(frozen=True, slots=True)
-class BatchAnswers:
-    """The answers to one request, all from the same version."""
-
-    version: Version
-    answers: Sequence[Answer]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class QueuedPart:
     """Questions of one request that wait; without a version, the current one answers."""
@@ -67,7 +59,7 @@ class QueuedPart:
     top: int
     least: float | None
     version: Version | None
-    future: Future[BatchAnswers] = field(default_factory=Future)
+    future: Future[tuple[Version, list[Answer]]] = field(default_factory=Future)
 
 
 class Batcher:
@@ -77,28 +69,23 @@ class Batcher:
     """
 
     def __init__(self, current: Callable[[], Version]) -> None:
-        self._current, self._queue = current, deque[QueuedPart]()
+        self._current, self.queue = current, deque[QueuedPart]()
         self._thread = ThreadPoolExecutor(1, "erda-answers")
 
-    @property
-    def n_queued(self) -> int:
-        """Number of parts that wait."""
-        return len(self._queue)
-
-    async def ask(self, questions: Sequence[Example], *, top: int, least: float | None = None) -> BatchAnswers:
-        """Answer at least one question, all from the version that is current at the first batch."""
-        version, answers = None, list[Answer]()
+    async def ask(self, questions: Sequence[Example], *, top: int, least: float | None) -> tuple[Version, list[Answer]]:
+        """Answer all questions from the version that is current at the first batch."""
+        version: Version | None = None
+        answers = list[Answer]()
         for start in range(0, len(questions), PART_SIZE):
             part = QueuedPart(questions[start : start + PART_SIZE], top, least, version)
-            self._queue.append(part)
+            self.queue.append(part)
             try:
                 self._thread.submit(self._answer_batch)
             except RuntimeError:
                 raise Refused(503, "stopping", "The server is stopping.") from None
             found = await asyncio.wrap_future(part.future)
-            version, answers = found.version, [*answers, *found.answers]
-        assert version is not None
-        return BatchAnswers(version, answers)
+            version, answers = found[0], [*answers, *found[1]]
+        return version or self._current(), answers
 
     def stop(self) -> None:
         """Answer what is queued, then end the thread."""
@@ -107,8 +94,8 @@ class Batcher:
     def _answer_batch(self) -> None:
         groups: dict[object, list[QueuedPart]] = {}
         size = 0
-        while self._queue and size < BATCH_SIZE:
-            one = self._queue.popleft()
+        while self.queue and size < BATCH_SIZE:
+            one = self.queue.popleft()
             if one.future.set_running_or_notify_cancel():  # else the client went away
                 groups.setdefault((id(one.version), one.top, one.least), []).append(one)
                 size += len(one.questions)
@@ -122,7 +109,7 @@ class Batcher:
                     one.future.set_exception(fault)
             else:
                 for one in group:
-                    one.future.set_result(BatchAnswers(version, tuple(islice(found, len(one.questions)))))
+                    one.future.set_result((version, list(islice(found, len(one.questions)))))
 
 
 def calm_interpreter() -> None:
@@ -228,10 +215,13 @@ class Service:
         self._writer.shutdown(wait=True)
 
 
-async def service_of(request: Request) -> Service:
-    """The extractor behind the server."""
-    service: Service = request.app.state.service
-    return service
+def part_of_server(name: str) -> Any:
+    """The dependency of routes on a part of the server, which `build_application` keeps in its state."""
+
+    async def found(request: Request) -> Any:
+        return getattr(request.app.state, name)
+
+    return Depends(found)
 
 
-TheService = Annotated[Service, Depends(service_of)]
+TheService = Annotated[Service, part_of_server("service")]
