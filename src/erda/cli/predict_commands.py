@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from erda.cli.checking import Commands, add_command, below_one, named_path, refuse
+from erda.cli.checking import Commands, add_command, named_path, positive
 from erda.cli.printing import print_columns, print_line
 from erda.cli.store_options import (
     STANDARD_INPUT,
@@ -74,16 +74,15 @@ MOST_CONFUSIONS = 10
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the commands to the parser."""
     about = "Predict the relation between the two marked entities of each sentence, or that there is none."
-    predict = add_command(commands, "predict", about, PREDICT, brief="predict the relation in sentences")
+    predict = add_command(commands, "predict", about, PREDICT, run_predict, brief="predict the relation in sentences")
     _add_input(predict, "file in any format of docs/data.md, or a sentence with marks (default: -, standard input)")
     add_rows(predict, labelled=False)
-    predict.add_argument("--top", type=int, default=5, metavar="N", help="relations to rank in JSONL (default: 5)")
+    predict.add_argument("--top", type=positive, default=5, metavar="N", help="relations to rank in JSONL (default: 5)")
     _add_min_confidence(predict)
     add_store(predict)
-    predict.set_defaults(handler=run_predict)
 
     about = "Extract relations from plain text, for every pair of entities in a sentence."
-    extract = add_command(commands, "extract", about, EXTRACT, brief="extract relations from plain text")
+    extract = add_command(commands, "extract", about, EXTRACT, run_extract, brief="extract relations from plain text")
     _add_input(extract, "text file, read line by line, or a sentence (default: -, standard input)")
     extract.add_argument("--entity", action="append", metavar="NAME", help="an entity of the text (may be repeated)")
     extract.add_argument("--names", type=Path, metavar="FILE", help="entity names, one per line, or NAME, a tab and ID")
@@ -94,25 +93,22 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     add_columns(extract, "text=sentence,id=number")
     _add_min_confidence(extract)
     add_store(extract)
-    extract.set_defaults(handler=run_extract)
 
     about = "Compare answers with the truth: accuracy, scores of each relation, most frequent confusions."
-    evaluate = add_command(commands, "evaluate", about, EVALUATE, brief="evaluate an extractor on labelled examples")
+    evaluate = add_command(commands, "evaluate", about, EVALUATE, run_evaluate, brief="evaluate on labelled examples")
     evaluate.add_argument("file", type=named_path, metavar="FILE", help="labelled rows in any format of docs/data.md")
     add_rows(evaluate)
     evaluate.add_argument("--find-entities", action="store_true", help="in annotated texts, ignore the given entities")
     _add_min_confidence(evaluate)
     add_store(evaluate)
-    evaluate.set_defaults(handler=run_evaluate)
 
     about = "Fit confidence thresholds on labelled rows, so that a given share of the answers is right."
-    tune = add_command(commands, "tune", about, TUNE, brief="fit thresholds for a precision")
+    tune = add_command(commands, "tune", about, TUNE, run_tune, brief="fit thresholds for a precision")
     tune.add_argument("file", type=named_path, metavar="FILE", nargs="?", help="labelled rows, as for `erda evaluate`")
     tune.add_argument("--precision", type=float, default=0.9, metavar="P", help="share of right answers (default: 0.9)")
     add_rows(tune)
     tune.add_argument("--clear", action="store_true", help="drop the thresholds")
     add_store(tune)
-    tune.set_defaults(handler=run_tune)
 
 
 def _add_input(parser: argparse.ArgumentParser, about: str) -> None:
@@ -131,7 +127,6 @@ def run_predict(options: argparse.Namespace) -> None:
     """Answer a file; print or write the answers."""
     from erda.app.answer_files import ask_rows
 
-    refuse(below_one(options, "top"))
     version = open_store(options).version
     with input_file(options.file) as path:
         asking = ask_rows(

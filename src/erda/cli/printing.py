@@ -12,13 +12,11 @@ if TYPE_CHECKING:
     from erda.benchmark.report.table_formats import ResultTable
     from erda.types import Example
 
-SHORT_BRACKETS = (("[", "]"), ("{", "}"))
 
-
-def marked(example: Example, marks: tuple[tuple[str, str], tuple[str, str]] = SHORT_BRACKETS) -> str:
+def marked(example: Example) -> str:
     """A sentence with its head and tail in marks: [Oslo] lies in {Norway}."""
     words = [one_line(token) for token in example.tokens]
-    for (left, right), entity in zip(marks, (example.head, example.tail), strict=True):
+    for (left, right), entity in (("[]", example.head), ("{}", example.tail)):
         words[entity.span.start] = left + words[entity.span.start]
         words[entity.span.end - 1] += right
     return " ".join(words)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command
-from erda.cli.printing import SHORT_BRACKETS, marked, print_line
+from erda.cli.printing import marked, print_line
 from erda.cli.store_options import (
     add_columns,
     add_overwrite,
@@ -24,7 +24,7 @@ from erda.cli.store_options import (
     open_store,
     progress_bar,
 )
-from erda.errors import DataError, SettingsError, one_line
+from erda.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
     from erda.app.candidates import Candidate
@@ -51,13 +51,12 @@ examples:
 """
 LEAST_RECENT = 5  # judged proposals before their share of right ones is displayed
 KEYS = "y yes, n no, s skip, u undo, q quit, ? help"
-HEAD, TAIL, PLAIN = "\x1b[1;36m", "\x1b[1;35m", "\x1b[0m"
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
     about = "Judge whether relations hold in your own text: the fastest way to a precise extractor."
-    review = add_command(commands, "review", about, REVIEW, brief="judge pairs of entities of your own text")
+    review = add_command(commands, "review", about, REVIEW, run_review, brief="judge pairs of entities in a text")
     review.add_argument("file", metavar="FILE", nargs="?", help="text file, .jsonl, .csv or .xlsx")
     review.add_argument("--relation", metavar="NAME", help="review this relation only (default: all)")
     review.add_argument("--no-pronouns", dest="pronouns", action="store_false", help="ignore pronouns (he, her, ...)")
@@ -72,7 +71,6 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     review.add_argument("--out", type=Path, metavar="OUT", help=out)
     add_overwrite(review)
     add_store(review)
-    review.set_defaults(handler=run_review)
 
 
 def run_review(options: argparse.Namespace) -> None:
@@ -121,9 +119,6 @@ def _list(options: argparse.Namespace) -> None:
     if options.out:
         check_output(options.out, options.text, overwrite=options.overwrite)
     extractor = open_store(options)
-    if options.text and not options.text.is_file():
-        is_pipe = "is a pipe; save its content to a file first" if options.text.is_fifo() else "no such file"
-        raise DataError(f"{options.text}: {is_pipe}.")
     n = 10 if options.n is None else options.n
     with progress_bar("embedding") as progress:
         found = extractor.suggest(
@@ -197,12 +192,7 @@ def _show(review: Review, one: Candidate) -> None:
         f" ({entity.name} = {entity.resolved})" for entity in (one.example.head, one.example.tail) if entity.resolved
     )
     print_line()
-    if sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
-        text = marked(one.example, ((f"{HEAD}[", f"]{PLAIN}"), (f"{TAIL}{{", f"}}{PLAIN}")))
-        stream = getattr(sys.stdout, "stream", sys.stdout)
-        stream.write(f"{text}{one_line(stands_for)}\n")
-    else:
-        print_line(marked(one.example, SHORT_BRACKETS) + stands_for)
+    print_line(marked(one.example) + stands_for)
     head, tail = one.example.head.name, one.example.tail.name
     print_line(f"  {head} | {name} | {tail}?   {one.confidence:.2f}   ({counts})")
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from erda.cli.checking import refuse
-from erda.errors import unknown_name
+from erda.errors import SettingsError, join_faults, unknown_name
 
 if TYPE_CHECKING:
     from erda.fields import S
@@ -16,17 +15,12 @@ if TYPE_CHECKING:
     from erda.settings.runs import RunSettings
 
 FLAGS = {  # name in a settings file -> (flag, metavar, help)
-    "dataset": (
-        "--dataset",
-        "NAME",
-        "a name of `erda list datasets`, or a file or folder of your own (default: atlas)",
-    ),
+    "dataset": ("--dataset", "NAME", "a name of `erda list datasets`, or your own file or folder (default: atlas)"),
     "shots": ("--shots", "K", "examples per relation after the first task (default: the dataset's own)"),
     "methods": (
         "--method",
         "NAMES",
-        "names of `erda list methods`, separated by commas; module:Class or file.py:Class for your own "
-        "(default: posterior)",
+        "names of `erda list methods`, module:Class or file.py:Class (default: posterior)",
     ),
     "encoder": ("--encoder", "NAME", "one of `erda list encoders`, a model folder or a hub name (default: minilm)"),
     "order_family": ("--order-family", "NAME", "published task orders and their seeds: erda or sckd (default: erda)"),
@@ -64,15 +58,9 @@ def read_given(options: argparse.Namespace) -> dict[str, SettingValue]:
     """The layer of `--set` and the flags, not yet validated."""
     faults: list[str] = []
     layer = _layer(options, faults)
-    refuse(faults)
+    if faults:
+        raise SettingsError(join_faults(faults))
     return layer
-
-
-def seeds_of(options: argparse.Namespace) -> tuple[int, ...] | None:
-    """The value of `--seeds` for a command without the other flags of a run; `run_settings` validates it."""
-    from erda.fields import value_of_text
-
-    return None if options.seeds is None else value_of_text(tuple[int, ...], options.seeds)
 
 
 def _layer(options: argparse.Namespace, faults: list[str]) -> dict[str, SettingValue]:
@@ -109,5 +97,6 @@ def settings_of(model: type[S], sets: Iterable[str], flags: Mapping[str, Any], *
     kinds = flat_kinds(model)
     faults += [f"{values[name].origin}: {unknown_name(what, name, kinds)}" for name in values if name not in kinds]
     settings = validated(model, values, faults)
-    refuse(faults)
+    if faults:
+        raise SettingsError(join_faults(faults))
     return settings

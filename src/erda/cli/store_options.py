@@ -28,13 +28,8 @@ STANDARD_INPUT = "-"
 
 def add_store(parser: argparse.ArgumentParser) -> None:
     """Add the option that selects the extractor."""
-    parser.add_argument(
-        "--store",
-        type=named_path,
-        metavar="DIR",
-        default=default_store(),
-        help=f"folder of the extractor (default: $ERDA_STORE, else {STORE})",
-    )
+    about = f"folder of the extractor (default: $ERDA_STORE, else {STORE})"
+    parser.add_argument("--store", type=named_path, metavar="DIR", default=default_store(), help=about)
 
 
 def command(options: argparse.Namespace, words: str) -> str:

@@ -78,7 +78,7 @@ KNOWN = "a relation of `erda relations`"
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the commands to the parser."""
     about = "Teach an extractor one relation with a few sentences, or many relations with a file."
-    teach = add_command(commands, "teach", about, TEACH, brief="teach relations with a few sentences")
+    teach = add_command(commands, "teach", about, TEACH, run_teach, brief="teach relations with a few sentences")
     teach.add_argument("relation", metavar="RELATION", nargs="?", help="name of the relation, for example 'founded by'")
     teach.add_argument("sentences", metavar="SENTENCE", nargs="*", help="a sentence with its two entities marked")
     teach.add_argument("--not", dest="holds", action="store_false", help="the relation does not hold in the sentences")
@@ -90,23 +90,20 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     teach.add_argument("--encoder", metavar="NAME", help="text encoder (default: the store's, else minilm)")
     teach.add_argument("--relearn", action="store_true", help="first teach all known examples to --method or --encoder")
     add_store(teach)
-    teach.set_defaults(handler=run_teach)
 
     about = "List the relations of an extractor, or the examples of one relation with their numbers."
-    relations = add_command(commands, "relations", about, RELATIONS, brief="list relations and examples")
+    relations = add_command(commands, "relations", about, RELATIONS, run_relations, brief="list relations and examples")
     relations.add_argument("relation", metavar="RELATION", nargs="?", help="list the examples of this relation")
     add_store(relations)
-    relations.set_defaults(handler=run_relations)
 
     about = "Forget a relation or one of its examples, as if it had never been taught."
-    forget = add_command(commands, "forget", about, FORGET, brief="forget a relation or an example")
+    forget = add_command(commands, "forget", about, FORGET, run_forget, brief="forget a relation or an example")
     forget.add_argument("relation", metavar="RELATION", help=KNOWN)
     forget.add_argument("--example", type=int, metavar="N", help="forget only example N of `erda relations RELATION`")
     add_store(forget)
-    forget.set_defaults(handler=run_forget)
 
     about = "Rename or describe a relation, merge it into another, or declare the types of its entities."
-    edit = add_command(commands, "edit", about, EDIT, brief="rename, merge or describe a relation")
+    edit = add_command(commands, "edit", about, EDIT, run_edit, brief="rename, merge or describe a relation")
     edit.add_argument("relation", metavar="RELATION", help=KNOWN)
     change = edit.add_mutually_exclusive_group(required=True)
     change.add_argument("--name", metavar="NEW", help="the new name; the examples and the description stay")
@@ -114,7 +111,6 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     change.add_argument("--description", metavar="TEXT", action="append", help="a new description (may be repeated)")
     change.add_argument("--types", metavar=("HEAD", "TAIL"), nargs=2, help="entity types, for example ORG PERSON")
     add_store(edit)
-    edit.set_defaults(handler=run_edit)
 
 
 def run_teach(options: argparse.Namespace) -> None:
