@@ -1,4 +1,4 @@
-"""Ctrl-C in `erda predict` and `erda extract` keeps the finished rows."""
+"""Ctrl-C in `erda predict` keeps the finished rows."""
 
 import gzip
 from pathlib import Path
@@ -47,23 +47,3 @@ def test_a_stopped_prediction_keeps_the_finished_rows(erda: Erda, monkeypatch: p
     assert erda("predict", "q.txt", "--out", stopped).status == 2, "it exists"
     done = erda("predict", "q.txt", "--out", stopped, "--overwrite")
     assert done.lines == [f"{stopped}: 11 rows"]
-
-
-def test_a_stopped_extraction_keeps_the_finished_lines(erda: Erda, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_files, "BATCH", 1)
-    erda("teach", "founded by", *FOUNDED)
-    Path("news.txt").write_text("X was founded by Y.\nX and Y and Z.\nX met Y.\n")
-    command = ("extract", "news.txt", "--entity", "X", "--entity", "Y", "--entity", "Z", "--pairs", "all", "--out")
-    assert erda(*command, "whole.jsonl").status == 0
-    answer, asked = Version.answer_texts, []
-
-    def stop(self: Version, given: list, **options: object) -> list:
-        asked.append(given)
-        if len(asked) == 3:
-            raise KeyboardInterrupt
-        return answer(self, given, **options)
-
-    monkeypatch.setattr(Version, "answer_texts", stop)
-    done = erda(*command, "stopped.jsonl")
-    assert (done.status, "stopped.jsonl holds the first 8 rows." in done.err) == (130, True)
-    assert Path("stopped.jsonl").read_bytes().splitlines() == Path("whole.jsonl").read_bytes().splitlines()[:8]

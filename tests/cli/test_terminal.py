@@ -128,22 +128,15 @@ def test_a_full_disk_behind_the_output_is_said() -> None:
     assert (answer.returncode, answer.stderr.splitlines()) == (2, ["erda: [Errno 28] No space left on device"])
 
 
-DUMP = """<mediawiki><siteinfo><dbname>enwiki</dbname></siteinfo><page><title>A</title><ns>0</ns><id>1</id>
-<revision><id>2</id><text>'''A''' is [[B]] and [[C]] in the house.</text></revision></page></mediawiki>"""
 ROW = '{"tokens": ["A", "b"], "head": {"name": "A", "span": [0, 1]}, "tail": {"name": "b", "span": [1, 2]}}'
 
 
-@pytest.mark.parametrize(
-    ("module", "name", "text"), [("duckdb", "rows.jsonl", ROW), ("mwparserfromhell", "dump.xml", DUMP)]
-)
-def test_a_command_whose_extra_is_missing_says_what_to_install(
-    module: str, name: str, text: str, tmp_path: Path
-) -> None:
-    (tmp_path / name).write_text(text)
-    command = ["corpus", "build", str(tmp_path / name), "--out", str(tmp_path / "corpus")]
-    script = f"import sys\nsys.modules[{module!r}] = None\nfrom erda.cli.main import main\nsys.exit(main({command!r}))"
+def test_a_command_whose_extra_is_missing_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text(ROW)
+    command = ["corpus", "build", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "corpus")]
+    script = f"import sys\nsys.modules['duckdb'] = None\nfrom erda.cli.main import main\nsys.exit(main({command!r}))"
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert answer.returncode == 2, answer.stderr
-    assert f"{module}: not installed" in answer.stderr
+    assert "duckdb: not installed" in answer.stderr
     assert "pip install 'erda[corpus]'" in answer.stderr
     assert "Traceback" not in answer.stderr

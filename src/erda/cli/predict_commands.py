@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command, named_path, positive
-from erda.cli.printing import print_columns, print_line
+from erda.cli.printing import print_columns, print_line, print_note
 from erda.cli.store_options import (
     STANDARD_INPUT,
     add_columns,
     add_overwrite,
     add_rows,
     add_store,
+    chosen,
     input_file,
     open_store,
     progress_bar,
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from erda.app.extractor import Extractor
 
 PREDICT = """\
-A row that cannot be read gets an 'error' instead of an answer. The command lists all such rows at the end and exits
-with status 2. With --out, Ctrl-C keeps the rows so far.
+A row that cannot be read gets an 'error' instead of an answer, is listed at the end, and makes the exit status 2. With
+--out, Ctrl-C keeps the rows so far.
 
 examples:
   erda predict "[[SpaceX]] was founded in 2002 by {{Elon Musk}}."
@@ -38,12 +39,9 @@ examples:
 EXTRACT = """\
 Each line is a text. A line of a .jsonl file is an object with 'text' and optionally 'id' and 'entities' (character
 span, type); a .csv or .xlsx file has a column 'text'. Entities come from the row, or from --entity or --names. Without
-them, the tagger of 'erda data get entities' finds entities. Without that tagger, entities are runs of capitalised words
-and the names in taught examples. The last line of the output names the tagger. Pronouns count as entities too;
-'head_resolved' and 'tail_resolved' are the names they stand for, where that is certain. If a sentence has several
-answers about the same two entities, the most confident one is kept. In a table, a pair with several relations has one
-row for each. Answers contain id, line, text and the character offsets of both entities. A line that cannot be read gets
-an 'error'. With --out, Ctrl-C keeps the rows so far.
+them, the tagger of 'erda data get entities' finds them; without that tagger, entities are runs of capitalised words and
+the names in taught examples. The last line of the output names the tagger. Pronouns count as entities;
+'head_resolved' and 'tail_resolved' are the names they stand for. With --out, Ctrl-C keeps the rows so far.
 
 examples:
   erda extract news.txt --entity SpaceX --entity "Elon Musk"
@@ -129,15 +127,8 @@ def run_predict(options: argparse.Namespace) -> None:
 
     version = open_store(options).version
     with input_file(options.file) as path:
-        asking = ask_rows(
-            version,
-            path,
-            format=options.format,
-            columns=options.columns,
-            top=options.top,
-            min_confidence=options.min_confidence,
-        )
-        _answer(asking, options)
+        asked = chosen(options, "format", "columns", "top", "min_confidence")
+        _answer(ask_rows(version, path, **asked), options)
 
 
 def run_extract(options: argparse.Namespace) -> None:
@@ -151,25 +142,17 @@ def run_extract(options: argparse.Namespace) -> None:
     names = read_names(options.names) if options.names else dict.fromkeys(options.entity or ())
     version = open_store(options).version
     with input_file(options.file, plain=True) as path:
-        asking = ask_text(
-            version,
-            path,
-            names,
-            pairs=options.pairs,
-            pronouns=options.pronouns,
-            min_confidence=options.min_confidence,
-            columns=options.columns,
-        )
-        answered = _answer(asking, options)
+        asked = chosen(options, "pairs", "pronouns", "min_confidence", "columns")
+        answered = _answer(ask_text(version, path, names, **asked), options)
     if not answered.n_rows:
         nothing = "No relation was found; --pairs all shows the pairs."
         if options.pairs == "all" or not answered.n_entities:
             nothing = "No line has two entities." if answered.n_entities else "No entity was found in the text."
         remedy = "" if answered.taggers <= {NAMES, GIVEN} else " Entities can be named: --entity NAME, or --names FILE."
-        print_line(nothing + remedy, file=sys.stderr)
+        print_note(nothing + remedy)
     finder = find_tagger()
     if finder.name in answered.taggers:
-        print_line(finder.hint or f"Entities were found by {finder.name}.", file=sys.stderr)
+        print_note(finder.hint or f"Entities were found by {finder.name}.")
 
 
 def _answer(asking: FileQuestions, options: argparse.Namespace) -> AnswerCounts:
@@ -184,13 +167,8 @@ def _answer(asking: FileQuestions, options: argparse.Namespace) -> AnswerCounts:
     else:
         total = count_lines(asking.path)
         with progress_bar("answering") as progress:
-            answered = write_answers(
-                asking,
-                options.out,
-                inputs=inputs,
-                overwrite=options.overwrite,
-                tick=lambda line: progress(line, max(line, total)),
-            )
+            more = {"overwrite": options.overwrite, "tick": lambda line: progress(line, max(line, total))}
+            answered = write_answers(asking, options.out, inputs=inputs, **more)
         if answered.is_stopped:
             rows = counted(answered.n_rows, "row")
             options.kept = f"{options.out} holds the first {rows}." if answered.n_rows else "No row was answered."
@@ -226,9 +204,7 @@ def run_evaluate(options: argparse.Namespace) -> None:
         return
     if options.find_entities:
         raise SettingsError("--find-entities: only annotated texts have entities to find (docs/teaching.md).")
-    examples = read_labelled(
-        options.file, format=options.format, no_relation=options.no_relation, columns=options.columns
-    )
+    examples = read_labelled(options.file, **chosen(options, "format", "no_relation", "columns"))
     with progress_bar("answering") as progress:
         found = extractor.evaluate(examples, min_confidence=options.min_confidence, progress=progress)
     asked = counted(found.n, "question")
@@ -258,7 +234,7 @@ def run_evaluate(options: argparse.Namespace) -> None:
 def _evaluate_texts(extractor: Extractor, options: argparse.Namespace) -> None:
     """Print precision, recall and F1 of the triples of annotated texts."""
     with progress_bar("extracting") as progress:
-        asked = {"find_entities": options.find_entities, "min_confidence": options.min_confidence}
+        asked = chosen(options, "find_entities", "min_confidence")
         found = extractor.evaluate_extraction(options.file, progress=progress, **asked)
     rows: list[tuple[object, ...]] = [("relation", "triples", "precision", "recall", "F1")]
     for name, score in [*found.relations.items(), ("all", found.overall)]:
@@ -290,7 +266,7 @@ def run_tune(options: argparse.Namespace) -> None:
         labelled = options.file
         if not is_annotated(labelled):
             labelled = read_examples(labelled, options.format, options.no_relation, columns=options.columns)
-        asked = {"precision": options.precision, "no_relation": options.no_relation}
+        asked = chosen(options, "precision", "no_relation")
         found = extractor.tune(labelled, progress=progress, **asked)
     overall = TunedRelation(found.threshold, False, found.expected)
     rows: list[tuple[object, ...]] = [("relation", "threshold", "rows", "precision", "recall")]

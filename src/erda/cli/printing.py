@@ -44,6 +44,11 @@ def print_line(text: str = "", *, file: TextIO | None = None, flush: bool = Fals
     print(one_line(text), file=file, flush=flush)
 
 
+def print_note(text: str) -> None:
+    """Print one line on stderr."""
+    print_line(text, file=sys.stderr)
+
+
 def print_columns(sides: str, rows: Iterable[Sequence[object]]) -> None:
     """Print rows in columns as wide as their longest cells; `sides` has `<` or `>` for each column."""
     cells = [[one_line(str(cell)) for cell in row] for row in rows]

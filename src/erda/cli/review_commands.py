@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command
-from erda.cli.printing import marked, print_line
+from erda.cli.printing import marked, print_line, print_note
 from erda.cli.store_options import (
     add_columns,
     add_overwrite,
     add_store,
+    chosen,
     command,
     input_file,
     open_store,
@@ -95,12 +96,12 @@ def _review(options: argparse.Namespace) -> None:
         rows = text_rows(path, options.columns)
     resume = command(options, f"review {shlex.quote(options.file)}")
     options.kept = f"All judgements are kept. To continue: {resume}"
-    asked = {"relation": options.relation, "pronouns": options.pronouns}
+    asked = chosen(options, "relation", "pronouns")
     with ExitStack() as stack:
         with progress_bar("embedding") as progress:
             review = stack.enter_context(open_review(extractor, rows, progress=progress, **asked))
         if review.hint:
-            print_line(review.hint, file=sys.stderr)
+            print_note(review.hint)
         with _keys() as read:
             _loop(review, read, undo=command(options, "versions --undo"))
         _say_counts(review)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command, positive
-from erda.cli.printing import print_fault, print_line, print_tables
+from erda.cli.printing import print_fault, print_line, print_note, print_tables
 from erda.cli.settings_options import add_sets, add_settings, load_settings, read_given
 from erda.errors import ErdaError, join_faults, merge_faults
 
@@ -104,7 +103,7 @@ def warn_untrained(settings: RunSettings) -> None:
     for method in (METHODS[name] for name in settings.methods if entry and not entry.is_pretrained):
         if not method.trains:
             said = "trains nothing, and a BiLSTM starts at random; the paper's method is --method erda."
-            print_line(f"{method.__name__} {said}", file=sys.stderr)
+            print_note(f"{method.__name__} {said}")
 
 
 def reproduce_paper(options: argparse.Namespace) -> None:
@@ -121,7 +120,7 @@ def reproduce_paper(options: argparse.Namespace) -> None:
     options.kept = f"Finished runs are kept in {options.out}; the same command continues."
     done = run_paper(tables, out=options.out, changes=read_given(options), n_processes=options.jobs)
     for line in done.left_out:
-        print_line(f"skipped (see above): {line.splitlines()[0].partition(';')[0]}", file=sys.stderr)
+        print_note(f"skipped (see above): {line.splitlines()[0].partition(';')[0]}")
     print_line(f"Runs done: {done.n_runs}; already there: {done.n_found}; faults: {len(done.faults)}. {options.out}")
     if done.n_runs or done.n_found:
         report = write_report(options.out, layout=paper_layout)

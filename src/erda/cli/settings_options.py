@@ -49,42 +49,40 @@ def load_settings(options: argparse.Namespace) -> RunSettings:
     """Validate the options of `add_settings`; report all faults at once."""
     from erda.settings.load import layers_of, settings_from
 
-    faults: list[str] = []
-    layer = _layer(options, faults)
+    layer, faults = _layer(options)
     return settings_from([*layers_of(options.preset, options.config), layer], faults=faults)
 
 
 def read_given(options: argparse.Namespace) -> dict[str, SettingValue]:
     """The layer of `--set` and the flags, not yet validated."""
-    faults: list[str] = []
-    layer = _layer(options, faults)
+    layer, faults = _layer(options)
     if faults:
         raise SettingsError(join_faults(faults))
     return layer
 
 
-def _layer(options: argparse.Namespace, faults: list[str]) -> dict[str, SettingValue]:
-    """The values of `--set`, and those of the flags, which win."""
+def _layer(options: argparse.Namespace) -> tuple[dict[str, SettingValue], list[str]]:
+    """The values of `--set`, and those of the flags, which win; and faults."""
     from erda.settings.load import SettingValue
 
-    layer = _set_values(options.sets, faults)
+    layer, faults = _set_values(options.sets)
     for name, (flag, *_) in FLAGS.items():
         if (value := getattr(options, name, None)) is not None:
             layer[name] = SettingValue(value, flag, is_text=isinstance(value, str))
-    return layer
+    return layer, faults
 
 
-def _set_values(sets: Iterable[str], faults: list[str]) -> dict[str, SettingValue]:
+def _set_values(sets: Iterable[str]) -> tuple[dict[str, SettingValue], list[str]]:
     from erda.settings.load import SettingValue, tidy_name
 
-    values = {}
+    values, faults = dict[str, SettingValue](), list[str]()
     for text in sets:
         name, sign, value = (part.strip() for part in text.partition("="))
         if sign and name:
             values[tidy_name(name)] = SettingValue(value, f"--set {name}", is_text=True)
         else:
             faults.append(f"--set {text}: expected name=value.")
-    return values
+    return values, faults
 
 
 def settings_of(model: type[S], sets: Iterable[str], flags: Mapping[str, Any], *, what: str) -> S:
@@ -92,8 +90,8 @@ def settings_of(model: type[S], sets: Iterable[str], flags: Mapping[str, Any], *
     from erda.fields import flat_kinds
     from erda.settings.load import SettingValue, validated
 
-    faults: list[str] = []
-    values = _set_values(sets, faults) | {name: SettingValue(value, name) for name, value in flags.items()}
+    values, faults = _set_values(sets)
+    values |= {name: SettingValue(value, name) for name, value in flags.items()}
     kinds = flat_kinds(model)
     faults += [f"{values[name].origin}: {unknown_name(what, name, kinds)}" for name in values if name not in kinds]
     settings = validated(model, values, faults)

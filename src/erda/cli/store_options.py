@@ -68,6 +68,11 @@ def _columns(text: str) -> dict[str, str]:
     return {name: column for name, _, column in pairs}
 
 
+def chosen(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """The values of some options, for a function whose parameters have the same names."""
+    return {name: getattr(options, name) for name in names}
+
+
 def add_overwrite(parser: argparse.ArgumentParser) -> None:
     """Add the option that permits an existing output file to be replaced."""
     parser.add_argument("--overwrite", action="store_true", help="replace OUT if it exists")

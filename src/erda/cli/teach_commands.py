@@ -14,6 +14,7 @@ from erda.cli.printing import print_columns, print_line
 from erda.cli.store_options import (
     add_rows,
     add_store,
+    chosen,
     command,
     input_file,
     open_store,
@@ -32,13 +33,10 @@ if TYPE_CHECKING:
     from erda.data.formats import Reading
 
 TEACH = """\
-Mark the first entity of the relation with [[ ]] and the second with {{ }}. To teach more of a known relation, use its
-name. If you teach an example again as another relation, it moves there. With --not, the sentences are counterexamples
-of a known relation; a sentence that you teach the other way moves. In a file, rows with "holds": false are
-counterexamples; in rows of the relation no_relation, no known relation holds. Both are kept, and `erda forget` takes
-them back. Each teaching is a version: `erda versions` lists versions, `erda versions --undo` goes back. A description
-that marks both entities is a pattern, which counts as a sentence of the relation; patterns help most where examples are
-few.
+Mark the first entity of the relation with [[ ]] and the second with {{ }}. An example that is taught again as another
+relation moves there. With --not, the sentences are counterexamples of a known relation. In a file, rows with "holds":
+false are counterexamples; in rows of the relation no_relation, no known relation holds. A description that marks both
+entities is a pattern, which counts as a sentence of the relation. `erda versions --undo` takes a teaching back.
 
 examples:
   erda teach "founded by" "[[Tesla]] was started by {{Martin Eberhard}}." "{{Jobs}} founded [[Apple]] in a garage."
@@ -124,7 +122,7 @@ def run_teach(options: argparse.Namespace) -> None:
         raise SettingsError("--description: describes one relation; name it, and leave --not out.")
     options.kept = f"{options.store} is unchanged; run the same command again."
     reading = None if options.file is None else _read(options)
-    asked = {"method": options.method, "encoder": options.encoder, "relearn": options.relearn}
+    asked = chosen(options, "method", "encoder", "relearn")
     with progress_bar("teaching") as progress:
         extractor = open_store(options, create=options.holds and not nothing_new, progress=progress, **asked)
         if nothing_new:
@@ -194,7 +192,7 @@ def _read(options: argparse.Namespace) -> Reading:
     from erda.data.own_data import read_examples, set_apart
 
     with input_file(options.file) as path:
-        reading = read_examples(path, options.format, options.no_relation, columns=options.columns)
+        reading = read_examples(path, **chosen(options, "format", "no_relation", "columns"))
     named = {str(one.relation) for one in (*reading.examples, *reading.counterexamples) if one.relation is not None}
     if options.relation is None and not named and not any(one.relation is not None for one in reading.unrelated):
         sign = "" if options.holds else "--not "
