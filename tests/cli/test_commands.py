@@ -146,7 +146,7 @@ def demo(out: Path, capsys: pytest.CaptureFixture[str]) -> tuple[str, dict[str, 
     """Run the demo; return its output and the final accuracy of each method."""
     assert main(["demo", "--out", str(out)]) == 0
     printed = capsys.readouterr().out
-    for expected in ("chance", "forgetting", "ERDA + corpus"):
+    for expected in ("chance", "forgetting", "erda (corpus=atlas-corpus)"):
         assert expected in printed
     assert len([*(out / "report").rglob("curve.png")]) == 2, "one per encoder"
     folders = {"seqrun": "plain", "erda": "plain", "joint": "plain", "posterior": "posterior"}
@@ -191,19 +191,6 @@ def test_a_run_needs_no_more_than_it_uses(own_data: Path, tmp_path: Path) -> Non
     answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stderr
     assert "Runs done: 1" in answer.stdout
-
-
-@pytest.mark.parametrize(
-    ("method", "encoder", "warned"),
-    [("posterior", "bilstm", True), ("erda", "bilstm", False), ("posterior", "minilm", False)],
-)
-def test_an_encoder_that_nobody_trains_is_named(
-    method: str, encoder: str, warned: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked = ["--method", method, "--encoder", encoder, "--shots", "1000"]  # more than there are, so that nothing is run
-    assert main(["run", *asked, "--out", str(tmp_path)]) == 2
-    said = "Posterior trains nothing, and a BiLSTM starts at random; the paper's method is --method erda.\n"
-    assert capsys.readouterr().err.startswith(said) == warned
 
 
 @pytest.mark.parametrize(

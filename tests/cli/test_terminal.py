@@ -13,8 +13,7 @@ import pytest
 import erda
 from erda.cli.main import GROUPS, build_parser, main
 from erda.cli.printing import PrintableOutput, print_line
-from erda.encoders import build_encoder
-from erda.errors import DataError, printable, unknown_name
+from erda.errors import printable, unknown_name
 
 CLOSED = "erda: Standard output is closed; redirect it to a file or to /dev/null."
 HOSTILE = "a\x1b]0;owned\x07b\x9b2Jc\u202ed\ud800e\x00"
@@ -81,15 +80,6 @@ def test_a_closed_output_is_a_fault_and_nothing_is_written_elsewhere(closed: str
     assert answer.stderr.splitlines() == ([] if "2>" in closed else [CLOSED])
 
 
-def test_a_name_no_file_can_have_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    for option in ("--dataset", "--corpus"):
-        assert main(["run", "--out", "x", option, "x" * 5000]) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert len(line) < 200
-    with pytest.raises(DataError):
-        build_encoder("bilstm", vectors="x" * 5000)
-
-
 def test_the_parser_of_one_command_is_that_of_the_whole_command_line() -> None:
     whole = {parser.prog: parser.format_help() for parser in parsers(build_parser())}
     for modules in GROUPS.values():
@@ -109,15 +99,6 @@ def test_every_help_ends_with_examples() -> None:
         assert title == "examples:", parser.prog
         assert lines, parser.prog
         assert all(line.startswith("  ") for line in lines), parser.prog
-
-
-def test_without_a_command_the_help_shows_every_command_in_a_group(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 2
-    shown = capsys.readouterr().err
-    for title, modules in GROUPS.items():
-        assert f"{title}:\n" in shown
-        for name in (name for names in modules.values() for name in names):
-            assert f"\n  {name} " in shown
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")

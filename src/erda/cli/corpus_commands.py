@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command, positive
-from erda.cli.printing import marked, print_line, print_note
+from erda.cli.printing import marked, print_columns, print_line, print_note
 from erda.cli.settings_options import add_sets, settings_of
 from erda.cli.store_options import add_overwrite
 from erda.errors import SettingsError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from erda.corpus.augment import Augmentation
     from erda.corpus.manifest import Manifest
 
-SHOWN_EXTRAS = 3  # per relation
+SHOWN_EXTRAS = 20
 EXAMPLES = """examples:
   erda corpus build tagged.jsonl.gz --out corpora/mine
 """
@@ -236,18 +236,12 @@ def augment(args: argparse.Namespace) -> None:
 
 
 def _print_augmentation(found: Augmentation) -> None:
-    """Print a few extra examples of each relation, and the counts."""
-    by_relation: dict[str, list[str]] = {}
-    for extra in sorted(found.extras, key=lambda extra: -extra.score):
-        line = f"  {extra.score:5.2f} {extra.margin:+6.2f}  {extra.rule:12}  {marked(extra.example)}"
-        by_relation.setdefault(str(extra.example.relation), []).append(line)
-    for relation, lines in sorted(by_relation.items()):
-        print_line(f"{relation}: {len(lines)} extra")
-        print_line("  score margin  rule          sentence")
-        for line in lines[:SHOWN_EXTRAS]:
-            print_line(line)
-        if len(lines) > SHOWN_EXTRAS:
-            print_line(f"  ... and {len(lines) - SHOWN_EXTRAS} more")
+    """Print the best extra examples and the counts."""
+    rows = [("relation", "score", "margin", "rule", "sentence")]
+    for extra in sorted(found.extras, key=lambda extra: -extra.score)[:SHOWN_EXTRAS]:
+        scores = f"{extra.score:.2f}", f"{extra.margin:+.2f}"
+        rows.append((str(extra.example.relation), *scores, extra.rule, marked(extra.example)))
+    print_columns("<>><<", rows)
     counts = ", ".join(f"{n} by {rule}" for rule, n in found.counts.items())
     print_line()
     print_line(f"{found.n_examples} examples, {found.n_matched} with their entity pair in the corpus: {counts}")

@@ -34,11 +34,9 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
         "how much each forgets. Takes at most three minutes on two cores; nothing is downloaded."
     )
     examples = "examples:\n  erda demo\n  erda demo --out /tmp/demo --seeds 100"
-    brief = "an extractor and methods on the embedded data"
-    parser = add_command(commands, "demo", about, examples, run, brief=brief)
+    parser = add_command(commands, "demo", about, examples, run, brief="an extractor and methods on the embedded data")
     parser.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="DIR", help="default: runs/demo")
-    about = "streams to run (default: those of preset 'demo')"
-    parser.add_argument("--seeds", metavar="N,N", type=seeds, help=about)
+    parser.add_argument("--seeds", metavar="N,N", type=seeds, help="streams to run (default: those of preset 'demo')")
 
 
 def seeds(text: str) -> list[int]:

@@ -56,11 +56,10 @@ examples:
   erda evaluate annotated.jsonl --find-entities
 """
 TUNE = """\
-An answer must reach a confidence threshold. The thresholds are fitted on labelled rows: rows of relations, rows of
-no_relation, and rows with "holds": false. There is one overall threshold, and one for each relation with at least 20
-rows. Rows that were taught do not count. Precision and recall are cross-validated. Marked pairs tune `erda predict`; a
-.jsonl file of texts with 'entities' and 'relations' tunes `erda extract` (docs/teaching.md). Later teaching keeps the
-thresholds. `erda versions --undo` or --clear drops them.
+The thresholds are fitted on labelled rows: rows of relations, rows of no_relation, and rows with "holds": false. There
+is one overall threshold, and one for each relation with at least 20 rows. Rows that were taught do not count. Marked
+pairs tune `erda predict`; a .jsonl file of texts with 'entities' and 'relations' tunes `erda extract`
+(docs/teaching.md). Later teaching keeps the thresholds.
 
 examples:
   erda tune labelled.jsonl --precision 0.9

@@ -41,8 +41,7 @@ terminal, press a key:
   q  quit; the same command continues later           ?  this list
 
 Without a terminal, commands are read line by line. FILE is a text, a .jsonl file (objects with 'text') or a .csv file
-(column 'text'). Every judgement is saved immediately; ten judgements make one version. `erda versions --undo`
-returns to the previous version. No pair is shown twice, unless its judgement was undone.
+(column 'text'). Every judgement is saved immediately; ten judgements make one version.
 
 examples:
   erda review my-text.txt
@@ -128,9 +127,7 @@ def _list(options: argparse.Namespace) -> None:
     for one in found:
         print_line(f"{one.confidence:5.2f}  {example_to_marks(one.example)}")
     if not found:
-        print_line(
-            f"Nothing new is likely to be an example of '{options.relation}'. Teach more examples, or try other text."
-        )
+        print_line(f"Nothing new is likely to be an example of '{options.relation}'; try other text.")
     if options.out:
         relation = extractor.version.known(options.relation).id
         examples = [replace(one.example, relation=relation) for one in found]

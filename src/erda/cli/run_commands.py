@@ -12,7 +12,7 @@ from erda.cli.settings_options import add_sets, add_settings, load_settings, rea
 from erda.errors import ErdaError, join_faults, merge_faults
 
 if TYPE_CHECKING:
-    from erda.settings.runs import RunSettings
+    pass
 
 RUN = """\
 Later sources win: built-in defaults, --preset, --config, --set, the flags above. Finished runs are not repeated;
@@ -24,9 +24,8 @@ examples:
   erda run --dataset my/examples.jsonl --set way=3 --out runs/mine
 """
 PAPER = """\
-The same command does not repeat finished runs; an interrupted run starts again. Rows that learn from extra examples
-need a corpus with an index (docs/corpus.md) and are skipped without one. The runs in a folder share their settings:
-use another --out for other settings.
+Finished runs are not repeated. Rows that learn from extra examples are skipped without a corpus with an index
+(docs/corpus.md). The runs in a folder share their settings: use another --out for other settings.
 
 examples:
   erda paper --list
@@ -77,7 +76,6 @@ def run_methods(options: argparse.Namespace) -> None:
     from erda.benchmark.run.planned_runs import run_experiment
 
     settings = load_settings(options)
-    warn_untrained(settings)
     options.kept = f"Finished runs are kept in {options.out}; the same command continues with the others."
     finished = run_experiment(settings, out=options.out, n_processes=options.jobs, keep_methods=options.keep_methods)
     for experiment in group_records(map(FoundRecord, finished.records)):
@@ -92,18 +90,6 @@ def run_methods(options: argparse.Namespace) -> None:
         print_line(f"Tables and figures: erda report {options.out}")
     if finished.faults:
         raise ErdaError(f"Runs that failed: {len(finished.faults)}\n{join_faults(merge_faults(finished.faults))}")
-
-
-def warn_untrained(settings: RunSettings) -> None:
-    """Warn about a randomly initialised encoder under a method that does not train it."""
-    from erda.encoders import ENCODERS
-    from erda.methods import METHODS
-
-    entry = ENCODERS.get(settings.encoder)
-    for method in (METHODS[name] for name in settings.methods if entry and not entry.is_pretrained):
-        if not method.trains:
-            said = "trains nothing, and a BiLSTM starts at random; the paper's method is --method erda."
-            print_note(f"{method.__name__} {said}")
 
 
 def reproduce_paper(options: argparse.Namespace) -> None:

@@ -62,9 +62,7 @@ def add_columns(parser: argparse.ArgumentParser, example: str) -> None:
 def _columns(text: str) -> dict[str, str]:
     pairs = [tuple(part.strip() for part in one.partition("=")) for one in text.split(",")]
     if any(not (name and sign and column) for name, sign, column in pairs):
-        raise argparse.ArgumentTypeError(
-            "expected NAME=COLUMN, separated by commas, for example text=sentence,relation=label."
-        )
+        raise argparse.ArgumentTypeError("expected NAME=COLUMN,NAME=COLUMN, as in text=sentence,relation=label.")
     return {name: column for name, _, column in pairs}
 
 
@@ -170,6 +168,5 @@ def say_what_is_known(options: argparse.Namespace) -> None:
     *some, last = [counted(now.n_examples, "example"), *(counted(n, what) for what, n in more.items() if n)]
     source = f"{', '.join(some)} and {last}" if some else last
     model = f", encoder in the folder {now.encoder}" if Path(now.encoder).is_absolute() else ""
-    print_line(
-        f"{store.folder} knows {counted(now.n_relations, 'relation')} from {source} (version {now.number}{model})."
-    )
+    relations = counted(now.n_relations, "relation")
+    print_line(f"{store.folder} knows {relations} from {source} (version {now.number}{model}).")

@@ -45,8 +45,7 @@ examples:
   erda teach "founded by" "[[Apple]] hired {{Tim Cook}} as its CEO." --not
 """
 RELATIONS = """\
-The description of a relation stands before its examples; a minus sign marks a counterexample. `erda relations
-no_relation` lists the sentences in which no relation holds.
+A minus sign marks a counterexample. `erda relations no_relation` lists the sentences in which no relation holds.
 
 examples:
   erda relations
@@ -57,10 +56,9 @@ FORGET = """examples:
   erda forget "founded by"
 """
 EDIT = """\
-Give one change; `erda versions --undo` takes it back. --into moves all examples and patterns to another relation, which
-keeps its description, and drops RELATION. Each --description is a line; a line that marks both entities is a pattern,
-and an empty text removes the description. --types replaces the entity types learned from examples: names separated by
-commas for the head and for the tail, or an empty text for the learned ones.
+Give one change. --into moves all examples and patterns to another relation, which keeps its description, and drops
+RELATION. Each --description is a line, and an empty text removes the description. --types replaces the entity types
+learned from examples: names separated by commas for the head and for the tail, or an empty text for the learned ones.
 
 examples:
   erda edit "founded by" --description "the person who started an organisation"
@@ -125,14 +123,10 @@ def run_teach(options: argparse.Namespace) -> None:
     asked = chosen(options, "method", "encoder", "relearn")
     with progress_bar("teaching") as progress:
         extractor = open_store(options, create=options.holds and not nothing_new, progress=progress, **asked)
-        if nothing_new:
-            taught = None
-        elif options.holds:
-            taught = _teach(extractor, options, reading, progress)
-        else:
-            taught = _teach_not(extractor, options, reading)
-    if taught:
-        print_line(str(taught))
+        if options.holds and not nothing_new:
+            print_line(str(_teach(extractor, options, reading, progress)))
+        elif not nothing_new:
+            print_line(str(_teach_not(extractor, options, reading)))
     say_what_is_known(options)
 
 
@@ -241,11 +235,8 @@ def run_relations(options: argparse.Namespace) -> None:
     if content.unrelated:
         listing = command(options, f"relations {NO_RELATION}")
         print_line(f"{counted(len(content.unrelated), 'sentence')} without a relation: {listing}")
-    if content.thresholds:
-        print_line(
-            f"Thresholds for a precision of {content.thresholds.precision:g} were tuned on version "
-            f"{content.thresholds.version}."
-        )
+    if tuned := content.thresholds:
+        print_line(f"Thresholds for a precision of {tuned.precision:g} were tuned on version {tuned.version}.")
     say_what_is_known(options)
 
 

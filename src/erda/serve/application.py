@@ -54,16 +54,8 @@ def build_application(
     )
     app.state.service, app.state.desk = service, desk
     app.state.jobs, app.state.metrics = jobs.Jobs(service), status_routes.ServerMetrics(service)
-    for router in (
-        routes.questions,
-        routes.teaching,
-        jobs.router,
-        routes.views,
-        review_routes.router,
-        status_routes.router,
-        label_studio.router,
-    ):
-        app.include_router(router)
+    for module in (routes, jobs, review_routes, status_routes, label_studio):
+        app.include_router(module.router)
     app.mount("/page", status_routes.page_files)
     add_failures(app, service.folder)
     if write is not None:

@@ -141,9 +141,7 @@ class ExtractBody(Body):
     text: Annotated[str, Field(max_length=1_000_000)] | None = None
     entities: EntityBodies | None = None
     documents: Annotated[list[DocumentBody], Field(max_length=50_000)] | None = None
-    keep: Annotated[Pairs, Field(description="of the two directions of a pair; all: also pairs without a relation")] = (
-        "likelier"
-    )
+    keep: Annotated[Pairs, Field(description="directions of a pair; all: also those without a relation")] = "likelier"
     top: Annotated[int, Field(ge=1, le=1_000)] = TOP
     min_confidence: Confidence | None = None
     pronouns: bool = True

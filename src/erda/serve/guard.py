@@ -55,18 +55,15 @@ class Guard:
         hosts: frozenset[str],
         any_address: bool = False,
         token: str | None = None,
-        count: Count = lambda scope, status, seconds: None,
+        count: Count,
     ) -> None:
         self._app, self._limits, self._hosts, self._any_address = app, limits, hosts, any_address
         self._token, self._count, self._n_active = (token.encode() if token is not None else None), count, 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer or reject one request; other protocols than HTTP do not exist here."""
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
+        """Answer or reject one request; no route answers other protocols than HTTP."""
         if scope["type"] != "http":
-            await send({"type": "websocket.close", "code": 1008})
+            await self._app(scope, receive, send)
             return
         start, status = perf_counter(), 500
 

@@ -64,7 +64,7 @@ class Jobs:
         if unfinished >= self._service.limits.n_jobs:
             raise Refused(503, "queue_full", f"{unfinished} jobs wait already. Post it again later.")
         finished = [id for id, one in self.by_id.items() if one.state in FINISHED]
-        for id in finished[: -self._service.limits.n_kept_jobs]:
+        for id in finished[: -self._service.limits.n_jobs]:
             del self.by_id[id]
         self.by_id[job.id], accepted = job, JSONResponse(job.row(), 202)
         self._thread.submit(self._run, job)

@@ -27,10 +27,9 @@ from erda.serve.failures import FAILURES, FAILURES_IN_JSON, Refused, replies
 from erda.serve.jobs import ACCEPTED, Job, Progress, TheJobs
 from erda.serve.service import Service, TheService
 
-questions = APIRouter(prefix="/v1", tags=["questions"], responses=FAILURES)
-teaching = APIRouter(prefix="/v1", tags=["teaching"], responses=FAILURES)
-views = APIRouter(prefix="/v1", tags=["views"], responses=FAILURES)
+router = APIRouter(prefix="/v1", tags=["extractor"], responses=FAILURES)
 CHANGED = replies(wire.Reply, "The new version.")
+ZIP: dict[str, Any] = {"content": {"application/zip": {}}}
 MOST_POINTS = 2_000  # newest examples on a map
 Number = Annotated[int, Path(ge=0, lt=2**53, description="number of an example", examples=[0])]
 Relation = Annotated[bodies.Name, Query(description="id or name of a relation", examples=["founded by"])]
@@ -49,7 +48,7 @@ async def write(service: Service, work: Callable[[Extractor], int]) -> Response:
 # -- questions ---------------------------------------------------------------------------------------------------------
 
 
-@questions.post("/predict", responses=replies(wire.OneAnswerReply | wire.AnswersReply, "The answers."))
+@router.post("/predict", responses=replies(wire.AnswerReply | wire.AnswersReply, "The answers."))
 async def predict_relations(body: bodies.PredictBody, service: TheService) -> Response:
     """Predict the relation between the two marked entities of a sentence, or of each of many sentences."""
     many = body.questions
@@ -62,7 +61,7 @@ async def predict_relations(body: bodies.PredictBody, service: TheService) -> Re
     return JSONResponse({"version": version.number, **(rows[0] if many is None else {"answers": rows})})
 
 
-@questions.post("/extract", responses={**replies(wire.AnswersReply, "The relations of one text."), **ACCEPTED})
+@router.post("/extract", responses={**replies(wire.AnswersReply, "The relations of one text."), **ACCEPTED})
 async def extract_relations(body: bodies.ExtractBody, service: TheService, jobs: TheJobs) -> Response:
     """Predict the relations between all entities of a text that share a sentence; many documents become a job."""
     if (body.text is None) == (body.documents is None):
@@ -101,14 +100,14 @@ def extracted(version: Version, document: bodies.DocumentBody, body: bodies.Extr
     return wire.extraction_row(found, body.keep)
 
 
-@questions.post("/explain", responses=replies(wire.Reply, "The reasons of an answer."))
+@router.post("/explain", responses=replies(wire.Reply, "The reasons of an answer."))
 async def explain_answer(body: bodies.ExampleBody, service: TheService) -> Response:
     """Explain an answer by similar examples and influential words."""
     example = body.example()
     return await read(service, lambda version: wire.explanation_row(version.explain(example)))
 
 
-@questions.post("/evaluate", responses=replies(wire.Reply, "Answers compared with the truth."))
+@router.post("/evaluate", responses=replies(wire.Reply, "Answers compared with the truth."))
 async def evaluate_examples(body: bodies.EvaluateBody, service: TheService) -> Response:
     """Compare answers with the truth."""
     bodies.refuse_many(body.examples, service.limits.n_batch, "examples")
@@ -116,7 +115,7 @@ async def evaluate_examples(body: bodies.EvaluateBody, service: TheService) -> R
     return await read(service, lambda version: wire.evaluation_row(evaluate(version, labelled)))
 
 
-@questions.post("/suggest", responses=replies(wire.Reply, "Sentences to judge or to teach."))
+@router.post("/suggest", responses=replies(wire.Reply, "Sentences to judge or to teach."))
 async def suggest_examples(body: bodies.SuggestBody, service: TheService) -> Response:
     """Suggest sentences of unlabelled texts as examples of a relation, most useful first."""
     found = await service.read(lambda version: service.extractor.suggest(body.relation, body.texts, n=body.n))
@@ -127,7 +126,7 @@ async def suggest_examples(body: bodies.SuggestBody, service: TheService) -> Res
 # -- teaching ----------------------------------------------------------------------------------------------------------
 
 
-@teaching.post("/teach", responses={**replies(wire.Reply, "What was taught."), **ACCEPTED})
+@router.post("/teach", responses={**replies(wire.Reply, "What was taught."), **ACCEPTED})
 async def teach_examples(body: bodies.TeachBody, service: TheService, jobs: TheJobs) -> Response:
     """Teach one relation by examples, or several by examples that name theirs."""
     n_examples = len(body.examples)
@@ -156,7 +155,7 @@ def teach_from(extractor: Extractor, body: bodies.TeachBody) -> Taught:
     return extractor.teach(body.relation, examples, **more, description=body.description)
 
 
-@teaching.post("/judge", responses=replies(wire.Reply, "What the judgement changed."))
+@router.post("/judge", responses=replies(wire.Reply, "What the judgement changed."))
 async def judge_sentence(body: bodies.JudgeBody, service: TheService) -> Response:
     """Say whether a known relation holds in a sentence: it becomes an example or a counterexample."""
     example = body.example()
@@ -164,44 +163,44 @@ async def judge_sentence(body: bodies.JudgeBody, service: TheService) -> Respons
     return JSONResponse(wire.taught_row(done))
 
 
-@teaching.get("/relations", responses=replies(wire.Reply, "All relations."))
+@router.get("/relations", responses=replies(wire.Reply, "All relations."))
 async def relations(service: TheService) -> Response:
     """List the known relations with the number of their examples."""
     return await read(service, lambda version: {"relations": wire.relation_rows(version)})
 
 
-@teaching.delete("/relations", responses=CHANGED)
+@router.delete("/relations", responses=CHANGED)
 async def forget_relation(relation: Relation, service: TheService) -> Response:
     """Forget a relation and its examples; earlier versions still hold them."""
     return await write(service, lambda extractor: extractor.forget(relation))
 
 
-@teaching.post("/relations/rename", responses=CHANGED)
+@router.post("/relations/rename", responses=CHANGED)
 async def rename_relation(body: bodies.RenameBody, service: TheService) -> Response:
     """Rename a relation."""
     return await write(service, lambda extractor: extractor.rename(body.relation, body.to))
 
 
-@teaching.post("/relations/merge", responses=CHANGED)
+@router.post("/relations/merge", responses=CHANGED)
 async def merge_relations(body: bodies.MergeBody, service: TheService) -> Response:
     """Move all examples of one relation into another, and drop the first."""
     return await write(service, lambda extractor: extractor.merge(body.relation, body.into))
 
 
-@teaching.post("/relations/describe", responses=CHANGED)
+@router.post("/relations/describe", responses=CHANGED)
 async def describe_relation(body: bodies.DescribeBody, service: TheService) -> Response:
     """Replace the description of a relation."""
     return await write(service, lambda extractor: extractor.describe(body.relation, body.description))
 
 
-@teaching.post("/relations/declare", responses=CHANGED)
+@router.post("/relations/declare", responses=CHANGED)
 async def declare_relation(body: bodies.DeclareBody, service: TheService) -> Response:
     """Declare the types of the entities of a relation."""
     fields = body.model_dump(include=body.model_fields_set - {"relation"})
     return await write(service, lambda extractor: extractor.declare(body.relation, **fields))
 
 
-@teaching.post("/tune", responses=replies(wire.Reply, "The thresholds and what to expect of them."))
+@router.post("/tune", responses=replies(wire.Reply, "The thresholds and what to expect of them."))
 async def tune_thresholds(body: bodies.TuneBody, service: TheService) -> Response:
     """Fit confidence thresholds for a precision; if no threshold reaches it, nothing changes.
 
@@ -221,7 +220,7 @@ async def tune_thresholds(body: bodies.TuneBody, service: TheService) -> Respons
     return JSONResponse(asdict(found))
 
 
-@teaching.get("/examples", responses=replies(wire.Reply, "The examples and counterexamples of a relation."))
+@router.get("/examples", responses=replies(wire.Reply, "The examples and counterexamples of a relation."))
 async def examples(relation: Relation, service: TheService) -> Response:
     """List the examples and counterexamples of a relation with their numbers."""
 
@@ -232,29 +231,26 @@ async def examples(relation: Relation, service: TheService) -> Response:
     return await read(service, listed)
 
 
-@teaching.delete("/examples/{number}", responses=CHANGED)
+@router.delete("/examples/{number}", responses=CHANGED)
 async def take_back(number: Number, service: TheService) -> Response:
     """Take back one example, as if it had never been taught."""
     return await write(service, lambda extractor: extractor.take_back(number))
 
 
-@teaching.get("/history", responses=replies(wire.Reply, "All versions."))
+@router.get("/history", responses=replies(wire.Reply, "All versions."))
 async def history(service: TheService) -> Response:
     """List all versions on disk, oldest first."""
-    versions = await service.read(lambda version: service.extractor.history())
-    return JSONResponse({"version": service.version.number, "versions": [asdict(one) for one in versions]})
+    return await read(service, lambda version: {"versions": [asdict(one) for one in service.extractor.history()]})
 
 
-@teaching.post("/undo", responses=CHANGED)
+@router.post("/undo", responses=CHANGED)
 async def undo_version(body: bodies.UndoBody, service: TheService) -> Response:
     """Return to the version before the current one, or to any version on disk."""
     to = body.to
     return await write(service, lambda extractor: extractor.undo() if to is None else extractor.rollback(to))
 
 
-@teaching.get(
-    "/export", response_class=Response, responses={**FAILURES_IN_JSON, 200: {"content": {"application/zip": {}}}}
-)
+@router.get("/export", response_class=Response, responses={**FAILURES_IN_JSON, 200: ZIP})
 async def export_zip(service: TheService) -> Response:
     """Download the current version as a folder that answers without erda, in a zip file."""
     return Response(
@@ -275,7 +271,7 @@ def zipped(version: Version) -> bytes:
 # -- views of the page -------------------------------------------------------------------------------------------------
 
 
-@views.post("/entities", responses=replies(wire.Reply, "The entities and sentences of a text, by characters."))
+@router.post("/entities", responses=replies(wire.Reply, "The entities and sentences of a text, by characters."))
 async def entities(body: bodies.TextBody, service: TheService) -> Response:
     """Find the entities of a text, even before anything is taught."""
 
@@ -293,7 +289,7 @@ async def entities(body: bodies.TextBody, service: TheService) -> Response:
     return await read(service, found)
 
 
-@views.get("/map", responses=replies(wire.Reply, "Taught examples as points of a plane."))
+@router.get("/map", responses=replies(wire.Reply, "Taught examples as points of a plane."))
 async def map_of_examples(service: TheService) -> Response:
     """Project the vectors of the taught examples on their two principal axes."""
     return await read(service, map_row)

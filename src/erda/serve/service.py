@@ -47,8 +47,7 @@ class ServerLimits:
     text_size: int = 100_000  # 422: characters of a document that is extracted from at once
     n_job: int = 50_000  # 422: sentences, examples or documents of a job
     n_active: int = 200  # 503: requests in progress
-    n_jobs: int = 20  # 503: unfinished jobs
-    n_kept_jobs: int = 20  # finished jobs whose results are kept in memory
+    n_jobs: int = 20  # 503: unfinished jobs; as many finished ones are kept with their results
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +68,7 @@ class Batcher:
     """
 
     def __init__(self, current: Callable[[], Version]) -> None:
-        self._current, self.queue = current, deque[QueuedPart]()
+        self._current, self._queue = current, deque[QueuedPart]()
         self._thread = ThreadPoolExecutor(1, "erda-answers")
 
     async def ask(self, questions: Sequence[Example], *, top: int, least: float | None) -> tuple[Version, list[Answer]]:
@@ -78,7 +77,7 @@ class Batcher:
         answers = list[Answer]()
         for start in range(0, len(questions), PART_SIZE):
             part = QueuedPart(questions[start : start + PART_SIZE], top, least, version)
-            self.queue.append(part)
+            self._queue.append(part)
             try:
                 self._thread.submit(self._answer_batch)
             except RuntimeError:
@@ -94,8 +93,8 @@ class Batcher:
     def _answer_batch(self) -> None:
         groups: dict[object, list[QueuedPart]] = {}
         size = 0
-        while self.queue and size < BATCH_SIZE:
-            one = self.queue.popleft()
+        while self._queue and size < BATCH_SIZE:
+            one = self._queue.popleft()
             if one.future.set_running_or_notify_cancel():  # else the client went away
                 groups.setdefault((id(one.version), one.top, one.least), []).append(one)
                 size += len(one.questions)

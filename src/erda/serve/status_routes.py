@@ -46,18 +46,13 @@ async def ready(service: TheService) -> Response:
 
 
 class ServerMetrics:
-    """Prometheus metrics: requests by route and status, their time, the queue and the version."""
+    """Prometheus metrics: requests by route and status, their time, and the version."""
 
     def __init__(self, service: Service) -> None:
         self._registry = to = CollectorRegistry()
         self._requests = Counter("erda_requests", "Requests", ["route", "method", "status"], registry=to)
         self._seconds = Histogram("erda_request_seconds", "Time of requests", ["route"], buckets=SECONDS, registry=to)
-        for name, about, value in (
-            ("erda_queued_questions", "Requests whose questions are in the queue", lambda: len(service.batcher.queue)),
-            ("erda_version", "Version that answers", lambda: service.version.number),
-            ("erda_relations", "Known relations", lambda: len(service.version.relations)),
-        ):
-            Gauge(name, about, registry=to).set_function(value)
+        Gauge("erda_version", "Version that answers", registry=to).set_function(lambda: service.version.number)
 
     def count(self, scope: Scope, status: int, seconds: float) -> None:
         """Count a request; unknown paths share one label, so that nobody can fill the memory with them."""
@@ -70,11 +65,7 @@ class ServerMetrics:
         return generate_latest(self._registry)
 
 
-@router.get(
-    "/metrics",
-    response_class=Response,
-    responses={**FAILURES_IN_JSON, 200: {"content": {"text/plain": {}}}},
-)
+@router.get("/metrics", response_class=Response, responses={**FAILURES_IN_JSON, 200: {"content": {"text/plain": {}}}})
 async def metrics(request: Request) -> Response:
     """Metrics for Prometheus."""
     return Response(request.app.state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")

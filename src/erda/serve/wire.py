@@ -48,10 +48,6 @@ class AnswerReply(OpenModel):
     ranked: list[dict[str, Any]]
 
 
-class OneAnswerReply(AnswerReply, Reply):
-    """An answer and the version that gave it."""
-
-
 class AnswersReply(Reply):
     """Answers in the order of the questions; those of `extract` with the tagger and counts."""
 
