@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from erda.cli.checking import Commands, add_command, positive
 from erda.cli.printing import marked, print_columns, print_line, print_note
 from erda.cli.settings_options import add_sets, settings_of
-from erda.cli.store_options import add_overwrite
+from erda.cli.store_options import add_overwrite, chosen
 from erda.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -145,13 +145,8 @@ def build(args: argparse.Namespace) -> None:
     from erda.corpus.sources import BuildSettings
 
     flags = {name: value for name in ("names", "spacy", "workers") if (value := getattr(args, name)) is not None}
-    manifest = build_corpus(
-        args.sources,
-        args.out,
-        exclude=args.exclude,
-        settings=settings_of(BuildSettings, args.sets, flags, what="setting of a build"),
-        show=print_note,
-    )
+    settings = settings_of(BuildSettings, args.sets, flags, what="setting of a build")
+    manifest = build_corpus(args.sources, args.out, exclude=args.exclude, settings=settings, show=print_note)
     print_line(f"{args.out}: {manifest.n_rows:,} rows, version {manifest.digest[:12]}")
     _print_dropped(manifest)
 
@@ -254,14 +249,9 @@ def train_model(args: argparse.Namespace) -> None:
     from erda.corpus.similarity_run import run_training
     from erda.corpus.training_pairs import TrainCommandSettings
 
-    lines = run_training(
-        args.sources,
-        settings_of(TrainCommandSettings, args.sets, {}, what="setting of a training"),
-        encoder=args.encoder,
-        out=args.out,
-        validation=args.validation,
-        command=shlex.join(["erda", *sys.argv[1:]]),
-    )
+    settings = settings_of(TrainCommandSettings, args.sets, {}, what="setting of a training")
+    asked = {**chosen(args, "encoder", "out", "validation"), "command": shlex.join(["erda", *sys.argv[1:]])}
+    lines = run_training(args.sources, settings, **asked)
     for line in (*lines, f"saved in {args.out}"):
         print_line(line)
 

@@ -30,8 +30,8 @@ show = partial(print_line, flush=True)
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
     about = (
-        "Teach an extractor five relations (`extractor`: seconds, no PyTorch); then run SeqRun, ERDA, Joint and Posterior "
-        "on the embedded data and show how much each forgets (`methods`: at most three minutes on two cores, needs "
+        "Teach an extractor five relations (`extractor`: seconds, no PyTorch); then run SeqRun, ERDA, Joint and "
+        "Posterior on the embedded data and show how much each forgets (`methods`: three minutes on two cores, needs "
         "PyTorch). Nothing is downloaded."
     )
     examples = "examples:\n  erda demo\n  erda demo extractor\n  erda demo methods --out /tmp/demo --seeds 100"

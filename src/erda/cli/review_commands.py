@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from erda.cli.checking import Commands, add_command
+from erda.cli.checking import Commands, add_command, positive
 from erda.cli.printing import marked, print_line, print_note
 from erda.cli.store_options import (
     add_columns,
@@ -66,7 +66,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     source = review.add_mutually_exclusive_group()
     source.add_argument("--text", type=Path, metavar="FILE", help="list from your own text, as FILE")
     source.add_argument("--corpus", type=Path, metavar="DIR", help="list from a corpus with an index (erda corpus)")
-    review.add_argument("--n", type=int, metavar="N", help="sentences to list (default: 10)")
+    review.add_argument("--n", type=positive, metavar="N", help="sentences to list (default: 10)")
     out = "write the list as .jsonl or .csv; delete the wrong examples, then: erda teach --file OUT"
     review.add_argument("--out", type=Path, metavar="OUT", help=out)
     add_overwrite(review)
@@ -119,11 +119,9 @@ def _list(options: argparse.Namespace) -> None:
     if options.out:
         check_output(options.out, options.text, overwrite=options.overwrite)
     extractor = open_store(options)
-    n = 10 if options.n is None else options.n
     with progress_bar("embedding") as progress:
-        found = extractor.suggest(
-            options.relation, options.text or options.corpus, n=n, pronouns=options.pronouns, progress=progress
-        )
+        asked = {"n": options.n or 10, "pronouns": options.pronouns, "progress": progress}
+        found = extractor.suggest(options.relation, options.text or options.corpus, **asked)
     for one in found:
         print_line(f"{one.confidence:5.2f}  {example_to_marks(one.example)}")
     if not found:

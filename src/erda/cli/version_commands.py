@@ -84,6 +84,5 @@ def _list_versions(options: argparse.Namespace) -> None:
 def run_export(options: argparse.Namespace) -> None:
     """Write the folder."""
     folder = open_store(options).export(options.out, engine=options.engine)
-    print_line(
-        f'{folder} is written. Try it: python {folder / "predict.py"} "[[SpaceX]] was set up by {{{{Elon Musk}}}}."'
-    )
+    example = '"[[SpaceX]] was set up by {{Elon Musk}}."'
+    print_line(f"{folder} is written. Try it: python {folder / 'predict.py'} {example}")

@@ -27,7 +27,6 @@ from erda.serve.service import ServerLimits
 Count = Callable[[Scope, int, float], None]  # receives the request, its status and its seconds
 
 OPEN = ("/health", "/ready")  # answered without a token: they hold no data
-SAFE = ("GET", "HEAD", "OPTIONS")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 CONTENT_POLICY = "default-src 'self'; img-src 'self' data: blob:; frame-ancestors 'none'; base-uri 'none'"
 HEADERS = {
@@ -89,7 +88,10 @@ class Guard:
             self._check_source(request)
             if self._token is not None and scope["path"] not in OPEN:
                 if scope["path"] == "/" and self._is_token(request.query_params.get("token", "")):
-                    await self._open_page(scope, receive, send)
+                    # A browser opens the printed URL: send it to the page with a cookie, without the token.
+                    answer = RedirectResponse("/", 303)
+                    answer.set_cookie(*self._cookie, httponly=True, samesite="strict")
+                    await answer(scope, receive, send)
                     return
                 self._check_token(request)
             if self._n_active > self._limits.n_active:
@@ -134,12 +136,6 @@ class Guard:
         digest = hmac.new(self._token or b"", b"cookie", hashlib.sha256).hexdigest()
         return f"erda-{digest[:8]}", digest[8:]
 
-    async def _open_page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send a browser that opens the printed URL to the page, with a cookie and without the token in its address."""
-        answer = RedirectResponse("/", 303)
-        answer.set_cookie(*self._cookie, httponly=True, samesite="strict")
-        await answer(scope, receive, send)
-
     # -- the body ------------------------------------------------------------------------------------------------------
 
     async def _body(self, request: HTTPConnection, receive: Receive) -> bytes:
@@ -148,7 +144,7 @@ class Guard:
         length = headers.get("content-length", "0")
         has_body = length != "0" or "transfer-encoding" in headers
         is_json = headers.get("content-type", "").partition(";")[0].strip().casefold() == "application/json"
-        if (request.scope["method"] not in (*SAFE, "DELETE") or has_body) and not is_json:
+        if (request.scope["method"] not in ("GET", "HEAD", "OPTIONS", "DELETE") or has_body) and not is_json:
             how = "send 'Content-Type: application/json'."
             raise Refused(415, "not_json", f"The body must be JSON: {how}", "Content-Type")
         too_large = Refused(413, "too_large", f"The body is larger than {most:,} bytes. Send less at once.", "body")

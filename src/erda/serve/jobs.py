@@ -55,7 +55,7 @@ class Jobs:
     """The jobs of a server, oldest first."""
 
     def __init__(self, service: Service) -> None:
-        self.by_id, self._service, self._is_stopping = dict[str, Job](), service, False
+        self.by_id, self._service, self.is_stopping = dict[str, Job](), service, False
         self._thread = ThreadPoolExecutor(1, "erda-jobs")
 
     def add(self, job: Job) -> JSONResponse:
@@ -70,19 +70,15 @@ class Jobs:
         self._thread.submit(self._run, job)
         return accepted
 
-    def interrupt(self) -> None:
-        """Let the running job fail at its next step, and those that wait at once."""
-        self._is_stopping = True
-
     def stop(self) -> None:
-        """Interrupt all jobs, and wait until none runs."""
-        self.interrupt()
+        """Let the running job fail at its next step, and those that wait at once."""
+        self.is_stopping = True
         self._thread.shutdown(wait=True)
 
     def _run(self, job: Job) -> None:
         def progress(done: int, total: int) -> None:
             job.done, job.total = min(done, total), total
-            if job.is_cancelled or self._is_stopping:
+            if job.is_cancelled or self.is_stopping:
                 raise Refused(503, "interrupted", STOPPED)
 
         try:
@@ -144,4 +140,4 @@ async def job_events(job: TheJob, jobs: TheJobs, service: TheService) -> AsyncIt
         else:
             await asyncio.sleep(POLL_SECONDS)
         if service.is_stopping():
-            jobs.interrupt()
+            jobs.is_stopping = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
@@ -12,7 +13,6 @@ from fastapi.responses import JSONResponse
 
 from erda.app.extractor import Extractor
 from erda.app.review import ReviewView, SharedReview
-from erda.app.version import Version
 from erda.errors import ErdaError
 from erda.serve import bodies
 from erda.serve.failures import FAILURES, Refused, replies
@@ -35,10 +35,7 @@ class ReviewDesk:
 
     async def next(self, relation: str | None = None, keys: list[str] | None = None) -> JSONResponse:
         """Answer with the next pair; at the end of the texts, pending judgements become a version first."""
-
-        def look(version: Version) -> ReviewView:
-            return self.shared.view(version, relation=relation)
-
+        look = partial(self.shared.view, relation=relation)
         view = await self._service.read(look)
         if view.n_waiting and view.current is None:
             await self._service.write(self.shared.save)

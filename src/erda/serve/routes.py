@@ -90,14 +90,8 @@ async def extract_relations(body: bodies.ExtractBody, service: TheService, jobs:
 
 def extracted(version: Version, document: bodies.DocumentBody, body: bodies.ExtractBody) -> dict[str, Any]:
     """The relations of one text."""
-    found = version.extract(
-        document.text,
-        document.names_or_marks(),
-        top=body.top,
-        min_confidence=body.min_confidence,
-        pronouns=body.pronouns,
-    )
-    return wire.extraction_row(found, body.keep)
+    asked = body.model_dump(include={"top", "min_confidence", "pronouns"})
+    return wire.extraction_row(version.extract(document.text, document.names_or_marks(), **asked), body.keep)
 
 
 @router.post("/explain", responses=replies(wire.Reply, "The reasons of an answer."))

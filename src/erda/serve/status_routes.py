@@ -18,6 +18,7 @@ from erda.serve.wire import OpenModel
 
 router = APIRouter(tags=["server"], responses=FAILURES)
 SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 PAGE = Path(__file__).parent / "page"
 mimetypes.add_type("text/javascript", ".js")  # some systems say text/plain, which no browser runs
 
@@ -49,7 +50,7 @@ class ServerMetrics:
     """Prometheus metrics: requests by route and status, their time, and the version."""
 
     def __init__(self, service: Service) -> None:
-        self._registry = to = CollectorRegistry()
+        self.registry = to = CollectorRegistry()
         self._requests = Counter("erda_requests", "Requests", ["route", "method", "status"], registry=to)
         self._seconds = Histogram("erda_request_seconds", "Time of requests", ["route"], buckets=SECONDS, registry=to)
         Gauge("erda_version", "Version that answers", registry=to).set_function(lambda: service.version.number)
@@ -60,15 +61,11 @@ class ServerMetrics:
         self._requests.labels(route, scope["method"] if route != "other" else "any", str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
-    def text(self) -> bytes:
-        """The metrics in Prometheus' text format."""
-        return generate_latest(self._registry)
-
 
 @router.get("/metrics", response_class=Response, responses={**FAILURES_IN_JSON, 200: {"content": {"text/plain": {}}}})
 async def metrics(request: Request) -> Response:
     """Metrics for Prometheus."""
-    return Response(request.app.state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+    return Response(generate_latest(request.app.state.metrics.registry), media_type=PROMETHEUS)
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------
