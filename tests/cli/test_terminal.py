@@ -92,15 +92,6 @@ def test_the_parser_of_one_command_is_that_of_the_whole_command_line() -> None:
                 assert {prog.split()[1] for prog in own} == {*names}
 
 
-def test_every_help_ends_with_examples() -> None:
-    for parser in parsers(build_parser()):
-        *_, examples = (parser.epilog or "").strip().split("\n\n")
-        title, *lines = examples.splitlines()
-        assert title == "examples:", parser.prog
-        assert lines, parser.prog
-        assert all(line.startswith("  ") for line in lines), parser.prog
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
 def test_a_full_disk_behind_the_output_is_said() -> None:
     with Path("/dev/full").open("wb") as full:

@@ -6,11 +6,14 @@ Invalid bodies of every shape are in test_openapi.py (Schemathesis).
 import json
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
+from threading import Timer
 from typing import Any
 from urllib.parse import quote
 
@@ -204,3 +207,32 @@ def test_a_full_disk_is_told_and_nothing_is_lost(served: Served, monkeypatch: py
     monkeypatch.undo()
     assert served.post("/v1/review/judge", judgement)["n_judged"] == 1
     assert served.post("/v1/teach", {"relation": "owns", "examples": ["[[Ann]] owns the {{dog}} ."]})["n_examples"] == 1
+
+
+KILLED = """
+import sys
+sys.path[:0] = {paths!r}
+from pathlib import Path
+from toy_server import serving, toy_store
+with serving(toy_store(Path(sys.argv[1]))) as served:
+    print(served.url, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("n_kills", [1, pytest.param(50, marks=[pytest.mark.long, pytest.mark.timeout(1_500)])])
+def test_kill_9_while_teaching_loses_no_answered_teaching(tmp_path: Path, n_kills: int) -> None:
+    paths = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "app")]
+    for kill in range(n_kills):
+        store, known = tmp_path / str(kill), list[str]()
+        command = [sys.executable, "-c", KILLED.format(paths=paths), str(store)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+            url = server.stdout.readline().strip()
+            Timer(0.2 + 0.02 * (kill % 20), server.kill).start()
+            with suppress(requests.RequestException):  # no answer, or part of one
+                while True:
+                    name = f"relation {len(known)}"
+                    body = {"relation": name, "examples": [f"[[a{len(known)}]] is {{{{b}}}} ."]}
+                    requests.post(f"{url}/v1/teach", json=body, timeout=60).raise_for_status()
+                    known.append(name)
+        assert {*known} <= {one.id for one in Extractor.open(store).relations}

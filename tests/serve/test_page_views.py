@@ -142,10 +142,6 @@ def test_review_asks_each_pair_once_and_shows_quality(page: Any, served: Served)
     page.get_by_role("button", name="Accept").click()
     expect(page.get_by_role("status").first).to_contain_text("Accepted")
     assert sum(one["n_examples"] for one in served.get("/v1/relations")["relations"]) >= 10
-    page.get_by_role("button", name="Another text").first.click()
-    page.get_by_label("Unlabelled text").fill("Nothing here .")
-    page.get_by_role("button", name="Start").click()
-    expect(page.locator(".empty")).to_contain_text("No sentence of the text has two entities")
 
 
 def test_relations_are_renamed_described_merged_taken_back_and_forgotten(page: Any, served: Served) -> None:
@@ -272,11 +268,6 @@ def test_failures_are_said_and_nothing_is_lost(page: Any, served: Served) -> Non
     page.unroute("**/v1/relations")
     page.get_by_role("button", name="Try again").click()
     expect(draft).to_be_visible()
-    opened(page, "Relations")
-    page.get_by_role("region", name="Quality", exact=True).locator("input[type=file]").set_input_files(
-        files=[{"name": "q.jsonl", "mimeType": "text/plain", "buffer": b'{"text": "[[Ada]]\n'}]
-    )
-    expect(said).to_contain_text("q.jsonl:1: not valid JSON")
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
@@ -313,15 +304,3 @@ def test_axe_finds_nothing_serious_and_nothing_overflows(
         check(view)
     opened(page, "Relations").get_by_role("button", name="Declare").click()
     check("dialog")
-
-
-def test_the_theme_can_be_switched_and_stays(page: Any) -> None:
-    before = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    page.get_by_role("button", name="Switch to the dark theme").click()
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != before
-    page.reload()
-    expect(page.get_by_role("button", name="Switch to the light theme")).to_be_visible()
-    page.keyboard.press("?")
-    expect(page.get_by_role("dialog", name="Keyboard shortcuts").locator("kbd").first).to_be_visible()
-    page.keyboard.press("Escape")
-    expect(page.get_by_role("dialog")).to_have_count(0)
