@@ -247,12 +247,12 @@ def _print_augmentation(found: Augmentation) -> None:
 def train_model(args: argparse.Namespace) -> None:
     """Train a similarity model and print its measures before and after."""
     from erda.corpus.similarity_run import run_training
-    from erda.corpus.training_pairs import TrainCommandSettings
+    from erda.corpus.similarity_settings import TrainCommandSettings
 
     settings = settings_of(TrainCommandSettings, args.sets, {}, what="setting of a training")
     asked = {**chosen(args, "encoder", "out", "validation"), "command": shlex.join(["erda", *sys.argv[1:]])}
-    lines = run_training(args.sources, settings, **asked)
-    for line in (*lines, f"saved in {args.out}"):
+    report = run_training(args.sources, settings, **asked)
+    for line in (*report.lines(), f"saved in {args.out}"):
         print_line(line)
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from erda.corpus.training_pairs import MAX_PIECES
+from erda.corpus.similarity_settings import MAX_PIECES
 from erda.encoders import TransformerSettings, check_device
 from erda.encoders.adapter import SETTINGS_FILE, TrainedWeights, fingerprint_of
 from erda.encoders.contract import unit_rows
@@ -23,7 +23,7 @@ from erda.encoders.onnx_encoder import OnnxEncoder
 from erda.encoders.packed import PackedSentences, SentenceBatches, Shown
 from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import SHIPPED, ModelFolder, find_model, origin
-from erda.errors import SettingsError, unknown_name
+from erda.errors import ModelError, SettingsError, unknown_name
 from erda.files import user_path
 from erda.types import Example
 
@@ -67,6 +67,8 @@ class SimilarityModel:
 
         `blank_names` replaces every entity name by a mask.
         """
+        if batch_size < 1:
+            raise SettingsError(f"batch_size is {batch_size}; expected 1 or more.")
         return unit_rows(self.encoder.embed(examples, blanked=blank_names, batch_size=batch_size))
 
     @torch.no_grad()
@@ -86,6 +88,13 @@ class SimilarityModel:
             (chunk,), place = batches.chunks(Shown.whole(rows[some], blank_names=blank_names), 1)
             vectors[torch.from_numpy(some).to(device)] = normalize(self.encoder(*chunk)[place], dim=-1)
         return vectors
+
+    def save(self, folder: Path | str) -> Path:
+        """Write the trained weights for `load_similarity(folder)`."""
+        if self.weights is None:
+            raise ModelError(f"an untrained similarity model is not saved; load it by its name, '{self.base}'.")
+        self.weights.save(Path(folder))
+        return Path(folder)
 
 
 def load_similarity(

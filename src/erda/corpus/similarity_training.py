@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,13 +19,14 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy, normalize, softplus
 
-from erda.corpus.training_pairs import Machine, PairBatch, PairBatches, PairRows, TrainingSettings
+from erda.corpus.similarity_settings import Machine, TrainingSettings
+from erda.corpus.training_pairs import PairBatch, PairBatches, PairRows
 from erda.encoders import TransformerSettings
 from erda.encoders.adapter import KINDS, SETTINGS_FILE, TrainedSettings, TrainedWeights
-from erda.encoders.packed import SentenceBatches, on_device
+from erda.encoders.packed import Chunk, SentenceBatches, on_device
 from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import ModelFolder, origin
-from erda.errors import DataError, SettingsError, one_line
+from erda.errors import DataError, ModelError, SettingsError, one_line
 from erda.fields import Settings
 from erda.files import locked, read_arrays, read_json, remove_own, remove_unfinished, write_arrays, write_json
 
@@ -69,14 +70,7 @@ class Learner:
         self.rows, self.settings, self.machine, self.device = rows, settings, machine, device
         like = TransformerSettings(mode="markers", max_pieces=settings.max_pieces)
         encoder = TransformerEncoder(folder, like).requires_grad_(False)
-        self.start = TrainedWeights.fresh(
-            encoder.layers,
-            base=origin(folder),
-            max_pieces=settings.max_pieces,
-            rank=settings.rank,
-            scale=settings.scale,
-            seed=settings.seed,
-        )
+        self.start = _start(folder, encoder, settings)
         self.encoder = encoder.to(device).eval()
         self.dtype = torch.bfloat16 if machine.bf16 else torch.float32
         self.trained = {name: one.float().to(device).requires_grad_() for name, one in self.start.tensors.items()}
@@ -94,10 +88,8 @@ class Learner:
     def backward(self, batch: PairBatch) -> Tensor:
         """Compute the loss of a batch and add its gradient to the trained tensors."""
         chunks, place = self.sentences.chunks(batch.shown, N_CHUNKS)
-        merged = self.weights.merged(self.encoder.layers)
-        named = {f"layers.{name}": value.to(self.dtype) for name, value in merged.items()}
-        vectors = torch.cat([functional_call(self.encoder, named, chunk) for chunk in chunks])
-        loss = self.loss(vectors[place], batch)
+        merged = {name: value.to(self.dtype) for name, value in self.weights.merged(self.encoder.layers).items()}
+        loss = self.loss(self._encode(merged, chunks)[place], batch)
         loss.backward()
         return loss.detach()
 
@@ -153,6 +145,33 @@ class Learner:
         groups = self.optimiser.state_dict()["param_groups"]
         self.optimiser.load_state_dict({"state": moments, "param_groups": groups})
 
+    def _encode(self, weights: Mapping[str, Tensor], chunks: Sequence[Chunk]) -> Tensor:
+        named = {f"layers.{name}": value for name, value in weights.items()}
+        return torch.cat([functional_call(self.encoder, named, chunk) for chunk in chunks])
+
+
+def _start(folder: ModelFolder, encoder: TransformerEncoder, settings: TrainingSettings) -> TrainedWeights:
+    """Initial weights: an adapter that changes nothing, or the trained weights in the folder `start`."""
+    fresh = TrainedWeights.fresh(
+        encoder.layers,
+        base=origin(folder),
+        max_pieces=settings.max_pieces,
+        rank=settings.rank,
+        scale=settings.scale,
+        seed=settings.seed,
+    )
+    if not settings.start:
+        return fresh
+    found = TrainedWeights.load(settings.start)
+    found.check_base(folder)
+    if (found.rank, found.scale) != (fresh.rank, fresh.scale):
+        raise ModelError(
+            f"{settings.start}: has rank {found.rank} and scale {found.scale:g}, but rank is {fresh.rank} and "
+            f"scale {fresh.scale:g}; use the same values."
+        )
+    found.check_fit(encoder.layers)
+    return replace(fresh, tensors=found.tensors)
+
 
 # -- the training loop ------------------------------------------------------------------------------------------------
 
@@ -202,10 +221,12 @@ def train(
         with locked(out, busy="another process trains a model here"):
             for place in (out, checkpoints):
                 remove_unfinished(place)
-            state = begin_training(checkpoints, run)
-            if state.step:
+            step, losses = 0, list[tuple[int, float]]()
+            if begin_training(checkpoints, run):
+                state = load_checkpoint(checkpoints)
+                step, losses = state.step, state.losses
                 learner.load_state(state.tensors)
-            losses = _learn(learner, batches, state, checkpoints, after_step)
+            _learn(learner, batches, start=step, losses=losses, checkpoints=checkpoints, after_step=after_step)
             weights = learner.outcome()
             if not all(bool(one.isfinite().all()) for one in weights.tensors.values()):
                 raise DataError(f"training diverged (weights are not finite); {_LOWER}")
@@ -215,12 +236,17 @@ def train(
 
 
 def _learn(
-    learner: Learner, batches: PairBatches, state: TrainingState, checkpoints: Path, after_step: Callable[[int], None]
-) -> list[tuple[int, float]]:
-    """Run the steps after a checkpoint; return all losses."""
+    learner: Learner,
+    batches: PairBatches,
+    *,
+    start: int,
+    losses: list[tuple[int, float]],
+    checkpoints: Path,
+    after_step: Callable[[int], None],
+) -> None:
+    """Run the steps from `start` on; append to `losses`."""
     from tqdm import tqdm
 
-    start, losses = state.step, [*state.losses]
     n_steps, save_steps = batches.n_steps, learner.machine.save_steps
     log_steps = max(1, n_steps // 10)
     since: list[Tensor] = []
@@ -236,10 +262,11 @@ def _learn(
             losses.append((done, loss))
             since.clear()
             steps.set_postfix(loss=f"{loss:.4f}")
+            if not sys.stderr.isatty():
+                print(one_line(f"step {done} of {n_steps}: loss {loss:.4f}"), file=sys.stderr)
         if done % save_steps == 0 and done < n_steps:
             save_checkpoint(checkpoints, TrainingState(done, losses, learner.state()))
         after_step(done)
-    return losses
 
 
 # -- checkpoints ------------------------------------------------------------------------------------------------------
@@ -261,9 +288,9 @@ class UnfinishedTraining(Settings):
 class TrainingState:
     """A checkpoint: the number of finished steps, losses as (step, loss), and tensors by name."""
 
-    step: int = 0
-    losses: Sequence[tuple[int, float]] = ()
-    tensors: Mapping[str, Tensor] = field(default_factory=dict)
+    step: int
+    losses: list[tuple[int, float]]
+    tensors: Mapping[str, Tensor]
 
 
 def refuse_foreign(out: Path) -> None:
@@ -282,8 +309,9 @@ def refuse_foreign(out: Path) -> None:
             raise DataError(f"{out}: contains {', '.join(taken)}, but no similarity model of erda. {NOT_OURS}")
 
 
-def begin_training(folder: Path, run: UnfinishedTraining) -> TrainingState:
-    """Write `run.json`, or verify that it describes this training; return its checkpoint, or an empty state."""
+def begin_training(folder: Path, run: UnfinishedTraining) -> bool:
+    """Write `run.json`, or verify that it describes this training; return whether there is a checkpoint."""
+    refuse_foreign(folder.parent)
     note = folder / RUN_FILE
     if note.is_file() and read_json(note, UnfinishedTraining, remedy=NOT_OURS) != run:
         raise SettingsError(
@@ -291,12 +319,14 @@ def begin_training(folder: Path, run: UnfinishedTraining) -> TrainingState:
             "same command as before, or delete this folder."
         )
     write_json(note, run)
+    if not (folder / _FILE).is_file():
+        return False
     try:
-        if (folder / _FILE).is_file():
-            return load_checkpoint(folder)
+        load_checkpoint(folder)
     except (DataError, KeyError):
         print(one_line(f"{folder / _FILE}: damaged; training starts from the beginning."), file=sys.stderr)
-    return TrainingState()
+        return False
+    return True
 
 
 def discard_training(folder: Path) -> None:
