@@ -28,7 +28,6 @@ def test_questions_have_the_answers_of_the_extractor(client: Client, extractor: 
     assert client.relations == extractor.relations
     assert client.predict(QUESTION) == without_exemplars(extractor.predict(QUESTION))
     assert client.predict(QUESTIONS, top=2) == [without_exemplars(one) for one in extractor.predict(QUESTIONS, top=2)]
-    assert client.predict([]) == []
     text, marks = "SpaceX was founded by Elon .", [Mark(0, 6, type="ORG"), Mark(22, 26)]
     found, expected = client.extract(text, marks), extractor.extract(text, marks)
     assert found.answers == tuple(map(without_exemplars, expected.answers))

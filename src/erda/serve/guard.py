@@ -60,9 +60,10 @@ class Guard:
         self._token, self._count, self._n_active = (token.encode() if token is not None else None), count, 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer or reject one request; no route answers other protocols than HTTP."""
-        if scope["type"] != "http":
+        """Answer or reject one request; other protocols than HTTP do not exist here."""
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
+        if scope["type"] != "http":
             return
         start, status = perf_counter(), 500
 
@@ -104,14 +105,13 @@ class Guard:
 
     def _check_source(self, request: HTTPConnection) -> None:
         headers = request.headers
-        host = headers.get("host", "")
+        host, origin = headers.get("host", ""), headers.get("origin")
         name = host_name(host)
         if name not in self._hosts and not (self._any_address and is_address(name)):
             raise Refused(421, "wrong_host", f"This server is not called '{name[:80]}'. See --allow-host.", "Host")
-        origin = headers.get("origin")
         if origin is not None and origin.casefold() not in (f"http://{host}".casefold(), f"https://{host}".casefold()):
             raise Refused(403, "foreign_origin", "Pages of another origin cannot use this server.", "Origin")
-        if headers.get("sec-fetch-site") in ("cross-site", "same-site") and request.url.path.startswith("/v1/"):
+        if headers.get("sec-fetch-site") in ("cross-site", "same-site") and request.scope["path"].startswith("/v1/"):
             raise Refused(403, "foreign_origin", "Pages of another site cannot use this server.", "Sec-Fetch-Site")
 
     # -- the token -----------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from erda.answers import Answer
 from erda.app.version import Version
-from erda.errors import ErdaError
+from erda.errors import ErdaError, printable
 from erda.serve.bodies import add_examples, refuse_many
 from erda.serve.failures import FAILURES, replies
 from erda.serve.service import TheService
@@ -123,5 +123,5 @@ def drawn_marks(task: TaskBody) -> list[Mark] | None:
     for value in values:
         if isinstance(value, dict) and isinstance(value.get("start"), int) and isinstance(value.get("end"), int):
             label = (value.get("labels") or [None])[0]
-            marks.append(Mark(value["start"], value["end"], type=str(label) if label else None))
+            marks.append(Mark(value["start"], value["end"], type=printable(str(label)) if label else None))
     return marks or None
