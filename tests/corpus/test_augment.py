@@ -165,8 +165,7 @@ def test_the_command_writes_jsonl_and_prints_a_table(
     corpus = augmenter.store.folder
     erda_corpus("augment", file, "--corpus", corpus, "--set", "match_threshold=-0.5", "--set", "n_neighbours=2")
     out = capsys.readouterr().out
-    assert "author: 5 extra" in out
-    assert "... and 2 more" in out
+    assert len(out.split("\n\n")[0].splitlines()) == 1 + 7, "a title and the extra examples"
     assert "neighbour     [Bergen] lies on the coast of {Norway} ." in out
     assert "3 examples, 1 with their entity pair in the corpus: 3 by entity-match, 4 by neighbour" in out
     extras = tmp_path / "shots.extra.jsonl"
