@@ -19,6 +19,7 @@ from erda.files import (
     read_arrays,
     read_json,
     read_sealed,
+    refuse_overwriting_input,
     remove_left_lock,
     remove_own,
     remove_unfinished,
@@ -28,7 +29,6 @@ from erda.files import (
     write_arrays,
     write_json,
 )
-from erda.outputs import refuse_overwriting_input
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,16 +67,9 @@ def test_a_truncated_file_is_rejected(saved: Path, name: str, share: float) -> N
         load(saved)
 
 
-@pytest.mark.parametrize("text", ["[]", "3", '"a"', "{}", "[" * 5000, '{"format": 1' + "0" * 5000 + "}"])
-def test_other_json_is_rejected(saved: Path, text: str) -> None:
-    (saved / "method.json").write_text(text)
-    with pytest.raises(ModelError, match=r"method\.json: .*save the method again"):
-        load(saved)
-
-
 @pytest.mark.parametrize(
     "change",
-    [{"format": 1}, {"format": 3}, {"flavour": 3}, {"settings": [1]}, {"relations": [{"id": "r0"}]}, {"n_tasks": "a"}],
+    [{"format": 1}, {"flavour": 3}, {"relations": [{"id": "r0"}]}],
 )
 def test_an_invalid_field_is_reported(saved: Path, change: dict[str, object]) -> None:
     edit(saved, **change)
@@ -87,7 +80,7 @@ def test_an_invalid_field_is_reported(saved: Path, change: dict[str, object]) ->
 @pytest.mark.parametrize("change", [{"method": "emr"}, {"n_tasks": 7}, {"kept": []}, {"rows": []}, {"erda": "9"}])
 def test_an_edited_file_is_rejected_although_it_is_valid(saved: Path, change: dict[str, object]) -> None:
     edit(saved, **change)
-    with pytest.raises(ModelError, match=r"method\.json: wrong checksum"):
+    with pytest.raises(ModelError, match=r"method\.json: was changed or damaged"):
         load(saved)
 
 
@@ -126,9 +119,9 @@ def test_a_full_disk_leaves_the_earlier_save(saved: Path, place: str, monkeypatc
 
 def test_settings_of_an_earlier_version_are_accepted_where_they_change_nothing() -> None:
     method = learned()
-    former = {"names": False, "whiten": False}
+    former = {"names": False, "unit_embeddings": True}
     assert Erda.from_settings(toy_encoder(1), {**method.settings(), **former}).settings() == method.settings()
-    with pytest.raises(SettingsError, match="use method 'erda-rescored' of erda-peers"):
+    with pytest.raises(SettingsError, match="whiten: is not a setting any more"):
         Erda.from_settings(toy_encoder(1), {**method.settings(), "whiten": True})
 
 
@@ -149,14 +142,6 @@ def test_a_real_kill_while_writing_leaves_the_earlier_save(saved: Path, place: s
     np.testing.assert_array_equal(scores(load(saved)), before)
     learned(1).save(saved)
     assert len(list(saved.iterdir())) == 2, "the next save tidies up"
-
-
-def test_leftovers_of_an_interrupted_first_save_are_removed(saved: Path) -> None:
-    (saved / "method.json").unlink()
-    (saved / ".method.json.0123456789abcdef.tmp").write_text("{")
-    learned(1).save(saved)
-    assert len(list(saved.iterdir())) == 2
-    assert load(saved).n_tasks == 1
 
 
 def test_a_save_never_replaces_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

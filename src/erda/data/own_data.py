@@ -28,8 +28,7 @@ from erda.data.formats.annotation_tools import brat_files
 from erda.data.formats.csv_examples import CSV_END, csv_lines, header_names, is_excel
 from erda.data.formats.row_collector import RowReader, collect_rows
 from erda.errors import SHOWN_FAULTS, DataError, SettingsError, counted, one_line, unknown_name
-from erda.files import write_lines
-from erda.outputs import check_output, refuse_existing
+from erda.files import check_output, refuse_existing, write_lines
 from erda.text.descriptions import readable_name
 from erda.text.reading import read_start
 from erda.types import Example, Relation

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -20,13 +19,24 @@ from safetensors.numpy import load, save
 from erda import __version__
 from erda.encoders.contract import Encoder
 from erda.errors import ErdaError, ModelError, WriteError
-from erda.files import check_path, inside, is_unfinished, read_bytes, read_json, verify_sha256, write_bytes, write_json
+from erda.files import (
+    inside,
+    is_unfinished,
+    read_bytes,
+    read_json,
+    read_sealed,
+    sealed,
+    user_path,
+    verify_sha256,
+    write_bytes,
+    write_json,
+)
 from erda.methods.base import Checkpoint, Method
 from erda.types import EncoderSpec, Example, Relation
 
 ABOUT = "method.json"
 WEIGHTS = re.compile(r"weights-[0-9a-f]{16}\.safetensors")
-DAMAGED = "It is damaged or was changed; save the method again."
+DAMAGED = "Save the method again."
 
 
 class SavedMethod(BaseModel):
@@ -44,12 +54,7 @@ class SavedMethod(BaseModel):
     relations: tuple[Relation, ...]
     kept: tuple[Example, ...]
     rows: tuple[str, ...]  # names; the tensors are `rows.NAME.0`, `rows.NAME.1`, in the order of the relations
-    digest: str = ""  # sha256 of all other fields
-
-    def own_digest(self) -> str:
-        """Compute the expected value of `digest`."""
-        rest = self.model_dump(mode="json", exclude={"digest"})
-        return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+    seal: str = ""  # sha256 of all other fields (`erda.files.sealed`)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -57,8 +62,7 @@ class SavedMethod(BaseModel):
 
 def save_method(method: Method, directory: Path) -> None:
     """Write new weights beside the old, then `method.json`, which names them: a kill leaves the earlier save intact."""
-    check_path(directory)
-    directory = directory.resolve()
+    directory = user_path(directory).resolve()
     _reject_other_files(directory)
     try:
         _write(method, directory)
@@ -97,7 +101,7 @@ def _write(method: Method, folder: Path) -> None:
         kept=state.kept,
         rows=tuple(state.rows),
     )
-    write_json(folder / ABOUT, about.model_copy(update={"digest": about.own_digest()}))
+    write_json(folder / ABOUT, sealed(about))
 
 
 def _reject_other_files(directory: Path) -> None:
@@ -125,8 +129,7 @@ def load_method(directory: Path, *, encoder: Encoder | None = None, device: str 
     from erda.encoders import build_encoder
     from erda.methods import find_method
 
-    check_path(directory)
-    directory = directory.resolve()
+    directory = user_path(directory).resolve()
     about, tensors = _read(directory)
     kind = find_method(about.method)
     if encoder is None:
@@ -158,9 +161,7 @@ def _read(directory: Path) -> tuple[SavedMethod, dict[str, np.ndarray]]:
     place = directory / ABOUT
     if not place.is_file():
         raise ModelError(f"{place} is missing; {directory} does not hold a saved method.")
-    about = read_json(place, SavedMethod, error=ModelError, remedy=DAMAGED)
-    if about.digest != about.own_digest():
-        raise ModelError(f"{place}: wrong checksum. {DAMAGED}")
+    about = read_sealed(place, SavedMethod, error=ModelError, remedy=DAMAGED)
     ((name, digest),) = about.files.items()
     weights = inside(directory, name, error=ModelError)
     verify_sha256(weights, digest, error=ModelError, remedy=DAMAGED)
