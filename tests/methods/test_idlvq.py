@@ -98,12 +98,3 @@ def test_scores_are_negative_scaled_distances() -> None:
     vectors = embed(method.encoder, questions)
     slow = [[-distance(v, r) / method.shared["scale"].item() ** 2 for r in method.references] for v in vectors]
     np.testing.assert_allclose(method.predict(questions).scores, slow, rtol=1e-3, atol=1e-4)
-
-
-def test_centred_references_of_the_first_task_are_means_after_it() -> None:
-    method, other = (IdlvqC(toy_encoder(), centred=centred) for centred in (True, False))
-    method.learn(toy_task(0))
-    other.learn(toy_task(0))
-    mean = embed(method.encoder, of("r1", toy_task(0).examples)).mean(dim=0)
-    torch.testing.assert_close(method.references[1], mean)
-    assert not torch.allclose(other.references[1], mean)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from erda.errors import StreamError
 
 Item = TypeVar("Item")
+MAX_GRADIENT_NORM = 1.0
 
 
 def descend(
@@ -24,7 +25,6 @@ def descend(
     generator: torch.Generator,
     epochs: int = 1,
     batch_size: int = 5,
-    max_gradient_norm: float = 1.0,
 ) -> float:
     """Minimise `loss(batch)` over `items` with a new Adam; return the mean loss of the last epoch.
 
@@ -43,7 +43,7 @@ def descend(
             if value.requires_grad:
                 optimizer.zero_grad()
                 value.backward()
-                nn.utils.clip_grad_norm_(parameters, max_gradient_norm)
+                nn.utils.clip_grad_norm_(parameters, MAX_GRADIENT_NORM)
                 optimizer.step()
             n_batches += 1
             number = value.item()

@@ -14,12 +14,11 @@ from torch.nn import functional as F
 
 from erda.corpus.augment import MOST_NEIGHBOURS, PAPERS, Augmenter, AugmentSettings
 from erda.encoders.trainable import embed
-from erda.errors import StreamError
 from erda.fields import Fraction, Number, Weight, changed_settings
 from erda.learning.losses import Objective, cosine_similarity, hard_negatives, relation_embeddings
 from erda.methods.trained import NotTiny, Trained
 from erda.text.keys import sentence_key
-from erda.types import Example, Relation, ScoreKind, Task
+from erda.types import Example, ScoreKind, Task
 
 MOST_KEYS = 10_000  # sentence keys kept per relation, the latest ones, to recognise sentences already learned
 
@@ -28,13 +27,11 @@ MOST_KEYS = 10_000  # sentence keys kept per relation, the latest ones, to recog
 class Erda(Trained):
     """Margin losses in embedding space, a memory with hard negatives, and extra examples from unlabelled text.
 
-    Without an `augmenter` there are no extra examples (the paper's "w.o. DA"). `future` holds all relations of the
-    stream and is used only by `future_relations`. Scores are cosines.
+    Without an `augmenter` there are no extra examples (the paper's "w.o. DA"). Scores are cosines.
     """
 
     _: KW_ONLY
     augmenter: Augmenter | None = None
-    future: tuple[Relation, ...] = ()
     new_iterations: Number = 1  # iter_1: epochs on the new task
     memory_iterations: Number = 2  # iter_2: epochs on the new task and the memory
     temperature: NotTiny = 0.2  # of the softmax in L_ce; 1: the released code's
@@ -45,9 +42,6 @@ class Erda(Trained):
     multi_margin: Weight = 0.2  # m_1
     pairwise_margin: Weight = 0.2  # m_2
     contrastive_margin: Weight = 0.01  # m_3
-    average_multi_margin: bool = True  # divide L_mm by the number of wrong relations
-    unit_embeddings: bool = True  # scale name and exemplars to length 1, so that both weigh the same
-    future_relations: bool = False  # as in the released code: names of later relations take part in the losses
     memory_size: Number = 1  # exemplars per relation; 0: without memory
     augmentation: bool = True  # off: "w.o. DA"
     augment_below: Number = 50  # augment only relations with fewer examples than this
@@ -77,8 +71,7 @@ class Erda(Trained):
         for _ in range(self.memory_iterations):
             self.prototypes = self._relation_embeddings()
             self._train(both, generator, epochs=1)
-        final = self._means(task) if self.mean_weight else self._relation_embeddings()
-        self._keep("prototype", final[: len(self.relations)])  # future relations are never predicted
+        self._keep("prototype", self._means(task) if self.mean_weight else self._relation_embeddings())
 
     def _augment(self, task: Task) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
         """A of Algorithm 1: extra examples of the task's rare relations, and sentences that rehearse earlier relations.
@@ -131,12 +124,14 @@ class Erda(Trained):
         return self._objective(vectors, self.prototypes, self._targets(examples), exemplars)
 
     def _relation_embeddings(self) -> Tensor:
-        """Compute r_i of all known relations, then of future ones, under the current encoder, without gradients."""
-        relations = [*self.relations, *self._unlearned()]
+        """Compute r_i of all known relations under the current encoder, without gradients: [n_relations, dim]."""
+        exemplars = _vectors_of_each(self.kept, embed(self.encoder, self.kept))
+        return relation_embeddings(self.relations, self._names(), exemplars)
+
+    def _names(self) -> Tensor:
+        """Embed the names of all known relations, without gradients: [n_relations, dim]."""
         with torch.no_grad():
-            names = self.encoder.encode_texts([relation.name for relation in relations])
-        grouped = _vectors_of_each(self.kept, embed(self.encoder, self.kept))
-        return relation_embeddings(relations, names, grouped, unit=self.unit_embeddings)
+            return self.encoder.encode_texts([relation.name for relation in self.relations])
 
     def _means(self, task: Task) -> Tensor:
         """Compute the weighted sum of name and mean of every known relation: [n_relations, dim].
@@ -148,21 +143,7 @@ class Erda(Trained):
         offsets = {relation: mean - exemplars.get(relation, 0) for relation, mean in taught.items()}
         offsets = self.rows["offset"] = {**self.rows.get("offset", {}), **offsets}
         means = torch.stack([offsets[relation] + exemplars.get(relation, 0) for relation in self.index])
-        with torch.no_grad():
-            names = F.normalize(self.encoder.encode_texts([relation.name for relation in self.relations]), dim=-1)
-        return (1 - self.mean_weight) * names + self.mean_weight * means
-
-    def _unlearned(self) -> list[Relation]:
-        """Return the later relations of the stream if `future_relations` is on; a real learner cannot know them."""
-        if not self.future_relations:
-            return []
-        unknown = {relation.id for relation in self.relations} - {relation.id for relation in self.future}
-        if unknown:
-            raise StreamError(
-                f"future_relations is on, but 'future' lacks {', '.join(sorted(unknown))}: pass all relations of the "
-                "stream, or turn it off."
-            )
-        return [relation for relation in self.future if relation.id not in self.index]
+        return (1 - self.mean_weight) * F.normalize(self._names(), dim=-1) + self.mean_weight * means
 
     def _prepare(self) -> None:
         self.prototypes = self._stack("prototype")

@@ -32,7 +32,6 @@ class Trained(Method):
     _: KW_ONLY
     batch_size: Count = 5
     learning_rate: LearningRate = 0.0  # 0: the encoder's own
-    max_gradient_norm: NotTiny = 1.0
     train_encoder: bool = True  # off: the encoder is frozen, and only the method's own parameters learn
 
     def __post_init__(self) -> None:
@@ -69,7 +68,6 @@ class Trained(Method):
                 generator=generator,
                 epochs=epochs,
                 batch_size=self.batch_size,
-                max_gradient_norm=self.max_gradient_norm,
             )
         finally:
             self.encoder.eval()

@@ -122,11 +122,10 @@ def filled_settings(method: str, settings: Mapping[str, Setting]) -> dict[str, S
     from erda.methods import find_method
     from erda.methods.base import FORMER_SETTINGS
 
-    former = dict.fromkeys(FORMER_SETTINGS, False)
     try:
-        return {**former, **default_settings(find_method(method)), **settings}
+        return {**FORMER_SETTINGS, **default_settings(find_method(method)), **settings}
     except SettingsError:  # a method of another package
-        return {**former, **settings}
+        return {**FORMER_SETTINGS, **settings}
 
 
 def takes_augmenter(method: str) -> bool:

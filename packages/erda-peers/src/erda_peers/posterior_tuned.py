@@ -17,7 +17,7 @@ from erda.fields import Count, Fraction, Positive
 from erda.learning.gradient_loop import descend, seeded
 from erda.methods.base import Checkpoint
 from erda.methods.posterior import Posterior
-from erda.methods.trained import LearningRate, NotTiny, refuse_frozen
+from erda.methods.trained import LearningRate, refuse_frozen
 from erda.types import Example, Task
 from erda_peers.contrastive_losses import supervised_contrastive
 from erda_peers.posterior_transductive import PosteriorTransductive
@@ -41,7 +41,6 @@ class PosteriorTuned(Posterior):
     temperature: Positive = 0.2
     part: Fraction = 0.5  # interpolation between the weights before (0) and after (1) training
     learning_rate: LearningRate = 3e-5  # 0: the encoder's own
-    max_gradient_norm: NotTiny = 1.0
 
     name: ClassVar[str] = "posterior-tuned"
     trains: ClassVar[bool] = True
@@ -94,7 +93,6 @@ class PosteriorTuned(Posterior):
                 generator=generator,
                 epochs=self.epochs,
                 batch_size=self.batch_size,
-                max_gradient_norm=self.max_gradient_norm,
             )
         finally:
             self.encoder.eval()
