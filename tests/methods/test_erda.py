@@ -108,29 +108,3 @@ def test_the_defaults_are_those_of_the_paper() -> None:
         "n_neighbours": 1,
     }
     assert {name: settings[name] for name in paper} == paper
-
-
-def test_the_mean_moves_with_its_exemplar_and_the_name_has_the_remaining_weight() -> None:
-    method = Erda(toy_encoder(), mean_weight=0.8)
-    method.learn(toy_task(0))
-    offset = method.rows["offset"]["r0"]
-    own = [example for example in toy_task(0).examples if example.relation == "r0"]
-    centroid = torch.nn.functional.normalize(embed(method.encoder, own), dim=1).mean(dim=0)
-    kept = [example for example in method.kept if example.relation == "r0"]
-    torch.testing.assert_close(offset, centroid - torch.nn.functional.normalize(embed(method.encoder, kept), dim=1)[0])
-    method.learn(toy_task(1))
-    assert torch.equal(method.rows["offset"]["r0"], offset)
-    with torch.no_grad():
-        name = torch.nn.functional.normalize(method.encoder.encode_texts([method.relations[0].name]), dim=1)[0]
-    moved = torch.nn.functional.normalize(embed(method.encoder, kept), dim=1)[0] + offset
-    torch.testing.assert_close(method.prototypes[0], 0.2 * name + 0.8 * moved)
-    method.forget("r0")
-    assert "r0" not in method.rows["offset"]
-
-
-def test_without_a_memory_the_means_stay_fixed() -> None:
-    method = Erda(toy_encoder(), mean_weight=1.0, memory_size=0)
-    method.learn(toy_task(0))
-    before = method.prototypes[0]
-    method.learn(toy_task(1))
-    torch.testing.assert_close(method.prototypes[0], before)

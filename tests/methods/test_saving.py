@@ -63,7 +63,7 @@ def test_a_truncated_file_is_rejected(saved: Path, name: str, share: float) -> N
     file = part(saved, name)
     whole = file.read_bytes()
     file.write_bytes(whole[: int(len(whole) * share)])
-    with pytest.raises(ModelError, match=rf"saved/{file.name}.*save the method again"):
+    with pytest.raises(ModelError, match=rf"saved/{file.name}.*ave the method again"):
         load(saved)
 
 

@@ -31,7 +31,7 @@ M = TypeVar("M", bound="Method")
 FORMER_SETTINGS = {
     **dict.fromkeys(("names", "whiten", "classifier", "future_relations", "centred"), False),
     **dict.fromkeys(("average_multi_margin", "unit_embeddings"), True),
-    "max_gradient_norm": 1.0,
+    **{"max_gradient_norm": 1.0, "mean_weight": 0.0},
 }
 
 
@@ -248,7 +248,7 @@ class Method(ABC):
         """Stack the rows of that name, in float64: [n_relations, ...]."""
         return np.stack([self._to_array(self.rows[name][relation]) for relation in self.index]).astype(np.float64)
 
-    def _vector_array(self, examples: Sequence[Example]) -> np.ndarray:
+    def vectors(self, examples: Sequence[Example]) -> np.ndarray:
         """Embed examples in the space where the method compares them: [n_examples, dim]."""
         return self.encoder.embed(examples)
 
@@ -265,9 +265,9 @@ class Method(ABC):
         others = tuple(example for example in self.kept if example.relation not in taught)
         earlier = [example for example in self.kept if example.relation in taught and example not in examples]
         if n:
-            vectors = self._vector_array(examples) if vectors is None else vectors
+            vectors = self.vectors(examples) if vectors is None else vectors
             if earlier:
-                vectors = np.concatenate([vectors, self._vector_array(earlier)])
+                vectors = np.concatenate([vectors, self.vectors(earlier)])
             others += tuple(nearest_of_each([*examples, *earlier], vectors, n=n, centres=centres))
         self.kept = others
 

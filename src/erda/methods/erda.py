@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
-from torch.nn import functional as F
 
 from erda.corpus.augment import MOST_NEIGHBOURS, PAPERS, Augmenter, AugmentSettings
 from erda.encoders.trainable import embed
-from erda.fields import Fraction, Number, Weight, changed_settings
+from erda.fields import Number, Weight, changed_settings
 from erda.learning.losses import Objective, cosine_similarity, hard_negatives, relation_embeddings
 from erda.methods.trained import NotTiny, Trained
 from erda.text.keys import sentence_key
@@ -48,7 +47,6 @@ class Erda(Trained):
     augment: AugmentSettings = PAPERS
     # beyond the paper: neighbours of each earlier exemplar, searched again for every task
     n_rehearsed: Annotated[int, Field(ge=0, le=MOST_NEIGHBOURS)] = 0
-    mean_weight: Fraction = 0.0  # beyond the paper: weight of the mean against the name in prediction; 0: the paper's r
 
     name: ClassVar[str] = "erda"
     uses_names: ClassVar[bool] = True
@@ -71,7 +69,7 @@ class Erda(Trained):
         for _ in range(self.memory_iterations):
             self.prototypes = self._relation_embeddings()
             self._train(both, generator, epochs=1)
-        self._keep("prototype", self._means(task) if self.mean_weight else self._relation_embeddings())
+        self._keep("prototype", self._relation_embeddings())
 
     def _augment(self, task: Task) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
         """A of Algorithm 1: extra examples of the task's rare relations, and sentences that rehearse earlier relations.
@@ -125,45 +123,19 @@ class Erda(Trained):
 
     def _relation_embeddings(self) -> Tensor:
         """Compute r_i of all known relations under the current encoder, without gradients: [n_relations, dim]."""
-        exemplars = _vectors_of_each(self.kept, embed(self.encoder, self.kept))
-        return relation_embeddings(self.relations, self._names(), exemplars)
-
-    def _names(self) -> Tensor:
-        """Embed the names of all known relations, without gradients: [n_relations, dim]."""
         with torch.no_grad():
-            return self.encoder.encode_texts([relation.name for relation in self.relations])
-
-    def _means(self, task: Task) -> Tensor:
-        """Compute the weighted sum of name and mean of every known relation: [n_relations, dim].
-
-        A relation's mean moves with its exemplars: its row stores the offset between the two means.
-        """
-        exemplars = _mean_of_each(self.kept, embed(self.encoder, self.kept))
-        taught = _mean_of_each(task.examples, embed(self.encoder, task.examples))
-        offsets = {relation: mean - exemplars.get(relation, 0) for relation, mean in taught.items()}
-        offsets = self.rows["offset"] = {**self.rows.get("offset", {}), **offsets}
-        means = torch.stack([offsets[relation] + exemplars.get(relation, 0) for relation in self.index])
-        return (1 - self.mean_weight) * F.normalize(self._names(), dim=-1) + self.mean_weight * means
+            names = self.encoder.encode_texts([relation.name for relation in self.relations])
+        rows: dict[str, list[int]] = {}
+        for row, example in enumerate(self.kept):
+            rows.setdefault(example.relation or "", []).append(row)
+        vectors = embed(self.encoder, self.kept)
+        return relation_embeddings(self.relations, names, {relation: vectors[own] for relation, own in rows.items()})
 
     def _prepare(self) -> None:
         self.prototypes = self._stack("prototype")
 
     def _scores(self, examples: Sequence[Example]) -> Tensor:
         return cosine_similarity(embed(self.encoder, examples), self.prototypes)
-
-
-def _vectors_of_each(examples: Sequence[Example], vectors: Tensor) -> dict[str, Tensor]:
-    """Group vectors [n, dim] by the relation of their examples."""
-    rows: dict[str, list[int]] = {}
-    for row, example in enumerate(examples):
-        rows.setdefault(example.relation or "", []).append(row)
-    return {relation: vectors[own] for relation, own in rows.items()}
-
-
-def _mean_of_each(examples: Sequence[Example], vectors: Tensor) -> dict[str, Tensor]:
-    """Return the mean of each relation's unit vectors: relation -> [dim]."""
-    each = _vectors_of_each(examples, F.normalize(vectors, dim=-1))
-    return {relation: own.mean(dim=0) for relation, own in each.items()}
 
 
 def _numbers(keys: Tensor) -> list[int]:

@@ -64,7 +64,7 @@ class Trained(Method):
                 items,
                 loss,
                 [*encoders, *parameters],
-                learning_rate=[rate] * len(encoders) + [own_rate or rate] * len(parameters),
+                learning_rates=[rate] * len(encoders) + [own_rate or rate] * len(parameters),
                 generator=generator,
                 epochs=epochs,
                 batch_size=self.batch_size,
@@ -95,7 +95,8 @@ class Trained(Method):
         """Embed examples in the space where the method compares them, without gradients: [n_examples, dim]."""
         return embed(self.encoder, examples)
 
-    def _vector_array(self, examples: Sequence[Example]) -> np.ndarray:
+    def vectors(self, examples: Sequence[Example]) -> np.ndarray:
+        """Embed examples as `_vectors` does."""
         return self._to_array(self._vectors(examples))
 
     def _targets(self, examples: Sequence[Example]) -> Tensor:

@@ -172,10 +172,8 @@ def validated(model: type[S], values: Layer, found: list[str], *, owners: Iterab
     The names of the settings in `values` start with one of `owners`; the last one wins.
     """
     kinds = flat_kinds(model)
-    given: dict[str, SettingValue] = {}
-    for owner in owners:
-        keys = {name: f"{owner}.{name}" if owner else name for name in kinds}
-        given |= {name: values[key] for name, key in keys.items() if key in values}
+    keys = [(name, f"{owner}.{name}" if owner else name) for owner in owners for name in kinds]
+    given = {name: values[key] for name, key in keys if key in values}
     flat = {name: value_of_text(kinds[name], one.value) if one.is_text else one.value for name, one in given.items()}
     settings, faults = try_settings(model, flat)
     whose = [*owners][-1]

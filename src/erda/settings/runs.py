@@ -86,6 +86,9 @@ class RunSettings(RunOptions):
 
     def runs(self) -> tuple[Run, ...]:
         """Every method on every stream, seed by seed, so that methods can be compared early."""
+        from erda.methods import find_method
+
+        takes = {name for name in self.methods if any(one.name == "augmenter" for one in fields(find_method(name)))}
         shared = self.model_dump(include={"encoder", "dataset", "shots", "order_family", "evaluate_on", "device"})
         parts = {"encoder": self.encoder_settings, "stream": self.stream_settings}
         return tuple(
@@ -93,7 +96,7 @@ class RunSettings(RunOptions):
                 **shared,
                 method=method,
                 seed=seed,
-                corpus=self.corpus if takes_augmenter(method) else "",
+                corpus=self.corpus if method in takes else "",
                 settings={
                     name: dict(values) for name, values in {"method": self.method_settings[method], **parts}.items()
                 },
@@ -126,10 +129,3 @@ def filled_settings(method: str, settings: Mapping[str, Setting]) -> dict[str, S
         return {**FORMER_SETTINGS, **default_settings(find_method(method)), **settings}
     except SettingsError:  # a method of another package
         return {**FORMER_SETTINGS, **settings}
-
-
-def takes_augmenter(method: str) -> bool:
-    """Whether a method can use a corpus."""
-    from erda.methods import find_method
-
-    return any(one.name == "augmenter" for one in fields(find_method(method)))

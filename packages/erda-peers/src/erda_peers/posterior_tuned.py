@@ -70,26 +70,27 @@ class PosteriorTuned(Posterior):
         self._known = {}
         super().restore(checkpoint)
 
-    def _vector_array(self, examples: Sequence[Example]) -> np.ndarray:
+    def vectors(self, examples: Sequence[Example]) -> np.ndarray:
         """Vectors of length 1, each sentence embedded once: [n_examples, dim]."""
         known = self._known
         new = [example for example in dict.fromkeys(examples) if example not in known]
         if not examples or len(known) + len(new) > KEPT_VECTORS:
-            return super()._vector_array(examples)
+            return super().vectors(examples)
         if new:
-            known |= dict(zip(new, super()._vector_array(new), strict=True))
+            known |= dict(zip(new, super().vectors(new), strict=True))
         return np.stack([known[example] for example in examples])
 
     def _tune(self, examples: Sequence[Example], generator: torch.Generator) -> None:
         self._known = {}
         before = {name: weights.clone() for name, weights in self.encoder.trained_tensors().items()}
+        parameters = self.encoder.trained_parameters()
         self.encoder.train()
         try:
             descend(
                 examples,
                 self._loss,
-                self.encoder.trained_parameters(),
-                learning_rate=self.learning_rate or self.encoder.learning_rate,
+                parameters,
+                learning_rates=[self.learning_rate or self.encoder.learning_rate] * len(parameters),
                 generator=generator,
                 epochs=self.epochs,
                 batch_size=self.batch_size,
