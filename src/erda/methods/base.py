@@ -154,7 +154,7 @@ class Method(ABC):
             self._prepare()
 
     def save(self, directory: Path) -> None:
-        """Write the method to a folder (safetensors, JSON). An earlier save stays until the new one is complete."""
+        """Write the method to a folder (safetensors). An earlier save stays until the new one is complete."""
         from erda.methods.saving import save_method
 
         save_method(self, Path(directory))
