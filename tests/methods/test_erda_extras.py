@@ -5,10 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from erda.corpus.augment import AugmentSettings
-from erda.methods import erda
 from erda.methods.erda import Erda
 from erda.text.keys import sentence_key
 from erda.types import Example, Task
@@ -112,13 +109,3 @@ def test_relations_with_few_examples_are_augmented_in_any_task() -> None:
     method.learn(Task(2, (toy_relation(0),), tuple(more)))
     assert len(finder.asked) == 2, "four examples and two more are six"
     assert method.notes() == {}
-
-
-def test_the_number_of_sentence_keys_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(erda, "MOST_KEYS", 5)
-    method = Erda(toy_encoder())
-    for start in (0, 4):
-        own = tuple(toy_example(0, row) for row in range(start, start + 4))
-        method.learn(Task(0, (toy_relation(0),), own))
-    latest = [sentence_key(" ".join(toy_example(0, row).tokens)) for row in range(3, 8)]
-    assert erda._numbers(method.rows["keys"]["r0"]) == latest

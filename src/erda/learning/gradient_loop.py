@@ -78,10 +78,7 @@ def seeded(seed: int, step: int) -> Iterator[torch.Generator]:
 def threads(n: int | None) -> Iterator[None]:
     """Set PyTorch's thread count and restore it afterwards; None changes nothing."""
     before = torch.get_num_threads()
-    if n is None or n == before:
-        yield
-        return
-    torch.set_num_threads(n)
+    torch.set_num_threads(n or before)
     try:
         yield
     finally:

@@ -19,8 +19,6 @@ from erda.methods.trained import NotTiny, Trained
 from erda.text.keys import sentence_key
 from erda.types import Example, ScoreKind, Task
 
-MOST_KEYS = 10_000  # sentence keys kept per relation, the latest ones, to recognise sentences already learned
-
 
 @dataclass(eq=False)
 class Erda(Trained):
@@ -102,7 +100,7 @@ class Erda(Trained):
         for relation in task.relations:
             own = [sentence_key(" ".join(one.tokens)) for one in task.examples if one.relation == relation.id]
             shown = dict.fromkeys([*_numbers(keys[relation.id]), *own] if relation.id in keys else own)
-            keys[relation.id] = torch.from_numpy(np.array([*shown][-MOST_KEYS:], np.uint64).view(np.int64))
+            keys[relation.id] = torch.from_numpy(np.array([*shown], np.uint64).view(np.int64))
         return [one for one in task.examples if len(keys[one.relation or ""]) < self.augment_below]
 
     def _train(self, items: Sequence[tuple[Example, bool]], generator: torch.Generator, *, epochs: int) -> None:

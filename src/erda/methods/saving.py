@@ -84,7 +84,7 @@ def _reject_other_files(folder: Path) -> None:
     raise ModelError(f"{folder} exists and holds other files than a saved method; name another folder.")
 
 
-def load_method(directory: Path, *, encoder: Encoder | None = None, device: str = "cpu", **parts: Any) -> Method:
+def load_method(directory: Path, *, encoder: Encoder | None = None, **parts: Any) -> Method:
     """Load a saved method. Without `encoder`, the encoder named in the folder is built."""
     from erda.encoders import build_encoder
     from erda.methods import find_method
@@ -93,7 +93,7 @@ def load_method(directory: Path, *, encoder: Encoder | None = None, device: str 
     about, tensors = _read(folder)
     kind = find_method(about.method)
     if encoder is None:
-        encoder = build_encoder(about.encoder.name, device=device, **dict[str, Any](about.encoder.settings))
+        encoder = build_encoder(about.encoder.name, **dict[str, Any](about.encoder.settings))
     if encoder.spec.fingerprint != about.encoder.fingerprint:
         raise ModelError(
             f"{folder} was learned with other weights of encoder '{about.encoder.name}' "

@@ -28,7 +28,7 @@ from erda.errors import ErdaError, SettingsError, join_faults, one_line, unknown
 from erda.fields import S, Settings, flat_kinds, flat_values, try_settings, value_of_text
 from erda.files import read_bytes, user_path
 from erda.registry import plugin_paths
-from erda.settings.runs import RUN_KINDS, RunOptions, RunSettings, StreamSettings
+from erda.settings.runs import RUN_KINDS, RunOptions, RunSettings, StreamSettings, default_settings
 
 PRESETS = Path(__file__).parent / "presets"
 ENCODER = "encoder"
@@ -223,24 +223,18 @@ def _default_shots(dataset: str) -> int:
 def _models(options: RunOptions, found: list[str]) -> dict[str, type[Settings]]:
     """The settings model of each method of the run and of its encoder."""
     from erda.encoders import encoder_settings
-    from erda.methods import METHODS, method_name
+    from erda.methods import METHODS, find_method, method_name
+    from erda.methods.base import method_settings
 
     models: dict[str, type[Settings]] = {}
     for name in options.methods:
         try:
-            models[method_name(name)] = _model_of(name)
+            models[method_name(name)] = method_settings(find_method(name))
         except SettingsError as error:
             found.append(str(error))
     if not options.methods:
         found.append(f"methods: none given. Known: {', '.join(sorted(METHODS))}.")
     return {**models, ENCODER: encoder_settings(options.encoder)}
-
-
-def _model_of(method: str) -> type[Settings]:
-    from erda.methods import find_method
-    from erda.methods.base import method_settings
-
-    return method_settings(find_method(method))
 
 
 def _name_fault(name: str, models: Mapping[str, type[Settings]], *, in_file: bool) -> str:
@@ -264,7 +258,9 @@ def _name_fault(name: str, models: Mapping[str, type[Settings]], *, in_file: boo
 
 def _has(method: str, setting: str) -> bool:
     """Whether a method has a setting; False if it cannot be imported here."""
+    from erda.methods import find_method
+
     try:
-        return setting in flat_kinds(_model_of(method))
+        return setting in default_settings(find_method(method))
     except (ImportError, SettingsError):
         return False
