@@ -40,7 +40,6 @@ LOCK_SECONDS = 0.2  # long enough for a process that is about to release the loc
 POLL_SECONDS = 0.01
 LOCK, OWNER, SEAL = ".lock", ".erda.json", "seal"
 _UNFINISHED = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp")
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -53,20 +52,18 @@ def whole_file(path: Path) -> Iterator[Path]:
     On failure, `path` is unchanged. A random name and exclusive creation keep planted links out.
     """
     temporary = temporary_name(path)
-    ours: list[Path] = []
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(temporary, _NEW_FILE, 0o666))
-        ours.append(temporary)
-        yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        temporary.touch(exist_ok=False)
+        try:
+            yield temporary
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            remove_own(temporary)
     except OSError as error:
         raise WriteError(cannot_write(path, error)) from error
-    finally:
-        for one in ours:
-            remove_own(one)
 
 
 def remove_unfinished(folder: Path, *, of: str = "") -> None:
@@ -377,15 +374,6 @@ def _removed(remove: Callable[[], object]) -> bool:
     return True
 
 
-def refuse_overwriting_input(out: Path, *inputs: Path | int | None) -> None:
-    """Reject an output that is the same file as an input (path or open descriptor), links resolved."""
-    for one in inputs:
-        with suppress(OSError):  # a file that does not exist cannot be overwritten
-            if one is not None and os.path.samestat(out.stat(), os.fstat(one) if isinstance(one, int) else one.stat()):
-                name = "standard input" if isinstance(one, int) else f"the input {one}"
-                raise SettingsError(f"{out}: is {name}, which would be overwritten. Choose another output file.")
-
-
 def refuse_existing(out: Path, *, overwrite: bool) -> None:
     """Reject an output file that exists, unless the user agreed to replace it."""
     if not overwrite and (out.exists() or out.is_symlink()):
@@ -393,8 +381,15 @@ def refuse_existing(out: Path, *, overwrite: bool) -> None:
 
 
 def check_output(out: Path, *inputs: Path | int | None, overwrite: bool) -> None:
-    """Reject an output that is an input or exists, unless the user agreed; remove what a killed command left of it."""
-    refuse_overwriting_input(out, *inputs)
+    """Reject an output that is an input or exists, unless the user agreed; remove what a killed command left of it.
+
+    An input is a path or an open descriptor. Links are resolved.
+    """
+    for one in inputs:
+        with suppress(OSError):  # a file that does not exist cannot be overwritten
+            if one is not None and os.path.samestat(out.stat(), os.fstat(one) if isinstance(one, int) else one.stat()):
+                name = "standard input" if isinstance(one, int) else f"the input {one}"
+                raise SettingsError(f"{out}: is {name}, which would be overwritten. Choose another output file.")
     refuse_existing(out, overwrite=overwrite)
     remove_unfinished(out.parent, of=out.name)
 

@@ -90,16 +90,14 @@ class RunSettings(RunOptions):
 
         takes = {name for name in self.methods if any(one.name == "augmenter" for one in fields(find_method(name)))}
         shared = self.model_dump(include={"encoder", "dataset", "shots", "order_family", "evaluate_on", "device"})
-        parts = {"encoder": self.encoder_settings, "stream": self.stream_settings}
+        parts = {"encoder": self.encoder_settings, "stream": self.stream_settings}  # shared by all runs
         return tuple(
             Run(
                 **shared,
                 method=method,
                 seed=seed,
                 corpus=self.corpus if method in takes else "",
-                settings={
-                    name: dict(values) for name, values in {"method": self.method_settings[method], **parts}.items()
-                },
+                settings={"method": self.method_settings[method], **parts},
             )
             for seed in self.seeds
             for method in self.methods
