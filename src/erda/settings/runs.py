@@ -124,6 +124,8 @@ def filled_settings(method: str, settings: Mapping[str, Setting]) -> dict[str, S
     from erda.methods.base import FORMER_SETTINGS
 
     try:
-        return {**FORMER_SETTINGS, **default_settings(find_method(method)), **settings}
+        defaults = default_settings(find_method(method))
     except SettingsError:  # a method of another package
-        return {**FORMER_SETTINGS, **settings}
+        defaults = {}
+    former = {name: value for name, value in FORMER_SETTINGS.items() if name not in defaults}
+    return {**former, **defaults, **settings}
