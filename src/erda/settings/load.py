@@ -28,7 +28,7 @@ from erda.errors import ErdaError, SettingsError, join_faults, one_line, unknown
 from erda.fields import S, Settings, flat_kinds, flat_values, try_settings, value_of_text
 from erda.files import read_bytes, user_path
 from erda.registry import plugin_paths
-from erda.settings.runs import RUN_KINDS, RunOptions, RunSettings, StreamSettings, default_settings
+from erda.settings.runs import RUN_KINDS, RunOptions, RunSettings, StreamSettings
 
 PRESETS = Path(__file__).parent / "presets"
 ENCODER = "encoder"
@@ -259,8 +259,9 @@ def _name_fault(name: str, models: Mapping[str, type[Settings]], *, in_file: boo
 def _has(method: str, setting: str) -> bool:
     """Whether a method has a setting; False if it cannot be imported here."""
     from erda.methods import find_method
+    from erda.methods.base import method_settings
 
     try:
-        return setting in default_settings(find_method(method))
+        return setting in flat_kinds(method_settings(find_method(method)))
     except (ImportError, SettingsError):
         return False
