@@ -216,8 +216,7 @@ def augment(args: argparse.Namespace) -> None:
     """Find extra examples, write them, and print some."""
     from erda.corpus.augment import AugmentSettings, open_augmenter
     from erda.data.own_data import read_examples
-    from erda.files import write_lines
-    from erda.outputs import check_output
+    from erda.files import check_output, write_lines
 
     settings = settings_of(AugmentSettings, args.sets, {}, what="setting of the augmentation")
     out = args.out or args.file.with_name(args.file.name.split(".")[0] + ".extra.jsonl")

@@ -111,7 +111,7 @@ def _review(options: argparse.Namespace) -> None:
 def _list(options: argparse.Namespace) -> None:
     """Print likely examples of a relation, and write them to a file of examples."""
     from erda.data.own_data import write_examples
-    from erda.outputs import check_output
+    from erda.files import check_output
     from erda.text.marks import example_to_marks
 
     if options.relation is None or not (options.text or options.corpus) or options.file or options.columns:

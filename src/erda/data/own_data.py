@@ -19,8 +19,7 @@ from erda.data.formats.jsonl_examples import example_to_json, read_relation_list
 from erda.data.formats.published_formats import read_cfrl, read_fewrel, read_tacred
 from erda.data.formats.row_collector import Reading, RowReader, collect_rows
 from erda.errors import SHOWN_FAULTS, DataError, SettingsError, counted, one_line, unknown_name
-from erda.files import write_lines
-from erda.outputs import check_output, refuse_existing
+from erda.files import check_output, refuse_existing, write_lines
 from erda.text.descriptions import readable_name
 from erda.text.reading import read_start
 from erda.types import Example, Relation

@@ -173,10 +173,8 @@ def validated(model: type[S], values: Layer, found: list[str], *, owners: Iterab
     The names of the settings in `values` start with one of `owners`; the last one wins.
     """
     kinds = flat_kinds(model)
-    given: dict[str, SettingValue] = {}
-    for owner in owners:
-        keys = {name: f"{owner}.{name}" if owner else name for name in kinds}
-        given |= {name: values[key] for name, key in keys.items() if key in values}
+    keys = [(name, f"{owner}.{name}" if owner else name) for owner in owners for name in kinds]
+    given = {name: values[key] for name, key in keys if key in values}
     flat = {name: value_of_text(kinds[name], one.value) if one.is_text else one.value for name, one in given.items()}
     settings, faults = try_settings(model, flat)
     whose = [*owners][-1]
@@ -225,24 +223,18 @@ def _default_shots(dataset: str) -> int:
 def _models(options: RunOptions, found: list[str]) -> dict[str, type[Settings]]:
     """The settings model of each method of the run and of its encoder."""
     from erda.encoders import encoder_settings
-    from erda.methods import METHODS, method_name
+    from erda.methods import METHODS, find_method, method_name
+    from erda.methods.base import method_settings
 
     models: dict[str, type[Settings]] = {}
     for name in options.methods:
         try:
-            models[method_name(name)] = _model_of(name)
+            models[method_name(name)] = method_settings(find_method(name))
         except SettingsError as error:
             found.append(str(error))
     if not options.methods:
         found.append(f"methods: none given. Known: {', '.join(sorted(METHODS))}.")
     return {**models, ENCODER: encoder_settings(options.encoder)}
-
-
-def _model_of(method: str) -> type[Settings]:
-    from erda.methods import find_method
-    from erda.methods.base import method_settings
-
-    return method_settings(find_method(method))
 
 
 def _name_fault(name: str, models: Mapping[str, type[Settings]], *, in_file: bool) -> str:
@@ -266,7 +258,10 @@ def _name_fault(name: str, models: Mapping[str, type[Settings]], *, in_file: boo
 
 def _has(method: str, setting: str) -> bool:
     """Whether a method has a setting; False if it cannot be imported here."""
+    from erda.methods import find_method
+    from erda.methods.base import method_settings
+
     try:
-        return setting in flat_kinds(_model_of(method))
+        return setting in flat_kinds(method_settings(find_method(method)))
     except (ImportError, SettingsError):
         return False

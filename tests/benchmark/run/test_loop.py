@@ -199,9 +199,9 @@ def test_a_setting_newer_than_a_record_has_its_default(tmp_path: Path) -> None:
     def erda(**settings: object) -> Run:
         return asked("", method="erda", settings={"method": settings, "encoder": {}, "stream": {}})
 
-    reject_mixing(tmp_path, then=erda(batch_size=5), now=erda(batch_size=5, future_relations=False))
-    with pytest.raises(SettingsError, match=r"method\.future_relations: False there, True now"):
-        reject_mixing(tmp_path, then=erda(batch_size=5), now=erda(batch_size=5, future_relations=True))
+    reject_mixing(tmp_path, then=erda(batch_size=5), now=erda(batch_size=5, n_rehearsed=0))
+    with pytest.raises(SettingsError, match=r"method\.n_rehearsed: 0 there, 3 now"):
+        reject_mixing(tmp_path, then=erda(batch_size=5), now=erda(batch_size=5, n_rehearsed=3))
 
 
 def test_a_shared_cache_never_takes_a_folder_of_the_user(tmp_path: Path) -> None:
