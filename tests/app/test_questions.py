@@ -144,10 +144,10 @@ def test_a_spacy_pipeline_is_used_where_there_is_one(extractor: Extractor, monke
             return False
 
     module = ModuleType("spacy")
-    module.util = SimpleNamespace(get_installed_models=lambda: ["xx_other", "en_core_web_sm"])
     module.load = lambda name: lambda text: Document()
     monkeypatch.setitem(sys.modules, "spacy", module)
     monkeypatch.setattr("erda.app.entities.find_spec", lambda name: module)
+    monkeypatch.setattr("erda.app.entities._listed_pipelines", lambda: ["xx_other", "en_core_web_sm"])
     monkeypatch.setattr("erda.app.entities.model_folder", lambda: None)
     found = extractor.extract("Ada met Bob.")
     assert (found.tagger, found.hint) == ("spacy:en_core_web_sm", "")

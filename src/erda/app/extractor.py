@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import EllipsisType
 from typing import Any, overload
@@ -24,16 +25,17 @@ from erda.app.evaluation import Labelled, evaluate, evaluate_extraction, labelle
 from erda.app.inputs import ExampleInput, check_bool, example_of, refuse_sentence, types_of
 from erda.app.review_journal import purge_reviews
 from erda.app.state import NOTHING, Judgement, Lesson, VersionInfo, now
-from erda.app.store import Store, forget, undo
+from erda.app.store import Store
 from erda.app.teach import (
     Teachable,
     Teaching,
     added,
     combined,
     declared,
+    forgotten,
     judged,
-    listed,
-    read_teaching,
+    read_many,
+    read_one,
     redescribed,
     renamed,
     taken_back,
@@ -41,11 +43,12 @@ from erda.app.teach import (
 from erda.app.texts import AnnotatedText, read_annotated
 from erda.app.version import NOTHING_TAUGHT, TOP, Version
 from erda.app.version_log import SetupRequest, VersionLog
+from erda.data.formats import Reading
 from erda.encoders.contract import Encoder
 from erda.errors import DataError
 from erda.files import remove_left_lock, user_path
 from erda.methods import find_method
-from erda.types import NO_RELATION, Example, Relation, Task
+from erda.types import Example, Relation
 
 
 class Extractor:
@@ -179,7 +182,7 @@ class Extractor:
 
     def evaluate(
         self,
-        questions: str | Path | Iterable[ExampleInput],
+        questions: str | Path | Reading | Iterable[ExampleInput],
         *,
         no_relation: Collection[str] = (),
         min_confidence: float | None = None,
@@ -247,20 +250,19 @@ class Extractor:
         Teaching a known relation adds to its examples. Examples already taught are skipped; an example taught as
         another relation, or as a counterexample of this one, moves.
         """
-        if isinstance(relation, Task | Iterable) and not isinstance(relation, str):
-            raise DataError("teach() takes one relation and its examples; teach several relations with teach_many().")
-        return self._teach(
+        read = partial(
+            read_one,
             relation,
-            progress,
             examples=examples,
             counterexamples=counterexamples,
             unrelated=unrelated,
             description=description,
         )
+        return self._add(read, progress)
 
     def teach_many(
         self,
-        what: Task | Mapping[Any, Iterable[ExampleInput]] | Iterable[ExampleInput],
+        what: Teachable,
         *,
         counterexamples: Iterable[ExampleInput] = (),
         unrelated: Iterable[ExampleInput] = (),
@@ -272,9 +274,7 @@ class Extractor:
         a row with `"holds": false` is one. In `unrelated` sentences no known relation holds, as in examples whose
         relation is `no_relation`.
         """
-        if isinstance(what, str | Relation) or not isinstance(what, Task | Iterable):
-            raise DataError("teach_many() takes a mapping, examples or a Task; teach one relation with teach().")
-        return self._teach(what, progress, counterexamples=counterexamples, unrelated=unrelated)
+        return self._add(partial(read_many, what, counterexamples=counterexamples, unrelated=unrelated), progress)
 
     def judge(self, example: ExampleInput, relation: str, *, holds: bool = True) -> Taught:
         """Say whether a known relation holds in a sentence: it becomes an example or a counterexample.
@@ -286,31 +286,12 @@ class Extractor:
 
     def judge_many(self, judgements: Iterable[Judgement]) -> Taught:
         """Judge several sentences (`judge`) in one version."""
-        given = list(judgements)
-        return self._add(lambda: judged(given, self.relations))
+        return self._add(partial(judged, judgements))
 
-    def _teach(
-        self, what: Teachable, progress: Progress | None, *, description: str = "", **sentences: Iterable[ExampleInput]
-    ) -> Taught:
-        given, some = listed(what), {kind: listed(one) for kind, one in sentences.items()}
-
-        def read() -> tuple[Teaching, str]:
-            new = read_teaching(given, self.relations, description=description, **some)
-            return new, f"taught {', '.join(one.id for one in new.relations) or NO_RELATION}"
-
-        return self._add(read, progress, as_it_stands=isinstance(what, Task))
-
-    def _add(
-        self, read: Callable[[], tuple[Teaching, str]], progress: Progress | None = None, *, as_it_stands: bool = False
-    ) -> Taught:
-        """Add a teaching. It is read again if another process has changed the relations before the lock was free."""
-        if self._log.store.exists():
-            self.refresh()
-        (new, said), known = read(), self.relations
+    def _add(self, read: Callable[[Sequence[Relation]], Teaching], progress: Progress | None = None) -> Taught:
+        """Add a teaching. It is read while no other process writes: its names depend on the known relations."""
         with self._log.writing(begin=True) as before:
-            if self.relations != known:
-                new, said = read()
-            after, report = added(before, new, said, as_it_stands=as_it_stands)
+            after, report = added(before, read(before.relations))
             if (after.known, after.unrelated) == (before.known, before.unrelated):
                 return Taught(before.stamp.number, duplicates=report.duplicates)
             return replace(report, version=self._log.learn(after, progress).number)
@@ -332,7 +313,7 @@ class Extractor:
 
     def forget(self, relation: str) -> int:
         """Drop a relation and its examples, which earlier versions still hold; return the new version."""
-        return self._log.edit(lambda store: forget(store, relation))
+        return self._log.change(lambda state: forgotten(state, relation))
 
     def rename(self, relation: str, new_name: str | Relation, *, progress: Progress | None = None) -> int:
         """Rename a relation; its examples and description stay. Return the new version."""
@@ -393,15 +374,15 @@ class Extractor:
 
     def undo(self) -> int:
         """Return to the version before the current one; return its number."""
-        return self._log.edit(lambda store: undo(store).parent or 0)
+        with self._log.writing() as state:
+            if state.stamp.parent is None:
+                raise DataError("There is nothing to undo: this is the first version.")
+            return self._log.point(state.stamp.parent)
 
     def rollback(self, version: int) -> int:
         """Make any version on disk the current one. Later versions stay on disk."""
         with self._log.writing():
-            found = self._log.at(version)
-            self._log.store.point(version)
-            self._log.current = found
-            return version
+            return self._log.point(version)
 
     def history(self) -> list[VersionInfo]:
         """List all versions on disk, oldest first."""
@@ -425,7 +406,7 @@ class Extractor:
             purge_reviews(self.folder, state.known)
             stamp = replace(state.stamp, parent=None, what="removed what was forgotten", time=now())
             known = tuple(replace(one, origin="", merged=()) for one in state.known)  # they hold former names
-            written = log.store.write(replace(state, stamp=stamp, known=known), near=state)
+            written = log.store.write(replace(state, stamp=stamp, known=known))
             log.at_hand.clear()
             log.current = log.keep(written)
             return log.store.prune(())

@@ -45,13 +45,7 @@ def says_it_holds(given: ExampleInput) -> bool:
 
 def examples_of(given: Iterable[ExampleInput]) -> list[Example]:
     """Read questions; their relations are dropped."""
-    return [replace(one, relation=None) for one in labelled_examples_of(given)]
-
-
-def labelled_examples_of(given: Iterable[ExampleInput]) -> list[Example]:
-    """Read examples with the relations that they name, counterexamples without."""
-    rows = labelled_rows_of(given)
-    return [example if holds else replace(example, relation=None) for example, holds in rows]
+    return [replace(one, relation=None) for one, _ in labelled_rows_of(given)]
 
 
 def labelled_rows_of(given: Iterable[ExampleInput]) -> list[tuple[Example, bool]]:

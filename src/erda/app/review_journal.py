@@ -78,12 +78,8 @@ class ReviewJournal:
         """
         self.decisions = _without_dropped(self.decisions, self.pending, held)
 
-    def add(self, decision: Decision, judgement: Judgement | None = None) -> None:
-        """Write a decision, and its judgement first: after a kill between the two, the judgement counts."""
-        self.add_all([decision], [] if judgement is None else [judgement])
-
-    def add_all(self, decisions: Sequence[Decision], judgements: Sequence[Judgement] = ()) -> None:
-        """Write several decisions."""
+    def add(self, decisions: Sequence[Decision], judgements: Sequence[Judgement] = ()) -> None:
+        """Write decisions, and their judgements first: after a kill between the two, the judgements count."""
         if judgements:
             self.write_pending((*self.pending, *judgements))
         if decisions:

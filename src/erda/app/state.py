@@ -178,8 +178,6 @@ class State:
     learned: Checkpoint | None = None  # None: nothing was taught yet
     unrelated: tuple[Lesson, ...] = ()
     thresholds: Thresholds | None = None
-    files: Mapping[str, RelationFiles] = field(default_factory=dict)  # relation -> its objects, once written
-    unrelated_file: str = ""  # the sha256 of its object, once written
 
     @property
     def relations(self) -> tuple[Relation, ...]:
@@ -198,15 +196,6 @@ class RelationPart:
     known: TaughtRelation
     kept: tuple[Example, ...] = ()
     rows: Mapping[str, np.ndarray] = field(default_factory=dict)
-
-    def is_same(self, other: RelationPart | None) -> bool:
-        """Whether nothing changed: equal lessons and identical array objects."""
-        return (
-            other is not None
-            and (self.known, self.kept) == (other.known, other.kept)
-            and self.rows.keys() == other.rows.keys()
-            and all(tensor is other.rows[name] for name, tensor in self.rows.items())
-        )
 
 
 def parts_of(state: State) -> list[RelationPart]:
@@ -280,12 +269,6 @@ class VersionFile:
         found = {name for one in self.relations for name in object_names(one)}
         found |= {f"{self.shared}.safetensors"} if self.shared else set()
         return found | ({f"{self.unrelated}.json"} if self.unrelated else set())
-
-    def is_same(self, other: VersionFile) -> bool:
-        """Whether two versions are equal except for the time of writing."""
-        return replace(self, stamp=replace(self.stamp, time="", identity="")) == replace(
-            other, stamp=replace(other.stamp, time="", identity="")
-        )
 
     def info(self, current: int) -> VersionInfo:
         """The entry of this version in the history."""

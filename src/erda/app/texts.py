@@ -237,19 +237,15 @@ def _has_fields(row: object) -> bool:
 def read_annotated(source: str | Path | Iterable[AnnotatedText | Mapping[str, Any]]) -> list[AnnotatedText]:
     """Read annotated texts from a JSONL file or a list; report all faults at once."""
     if isinstance(source, str | Path):
-        faults = Faults(Path(source))
-        found = list(_of_file(Path(source), faults))
+        faults, found = Faults(Path(source)), list[AnnotatedText]()
+        for number, line in read_lines(Path(source), faults):
+            if line.strip():
+                try:
+                    found.append(decode_json(line, AnnotatedText))
+                except DataError as fault:
+                    faults.add(number, str(fault))
         faults.raise_if_any()
         return found
     return read_each(
         source, lambda one: one if isinstance(one, AnnotatedText) else decode(one, AnnotatedText), what="text"
     )
-
-
-def _of_file(path: Path, faults: Faults) -> Iterator[AnnotatedText]:
-    for number, line in read_lines(path, faults):
-        if line.strip():
-            try:
-                yield decode_json(line, AnnotatedText)
-            except DataError as fault:
-                faults.add(number, str(fault))

@@ -14,7 +14,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import RLock
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +36,6 @@ DEFAULT_ENCODER = "minilm"
 FORMAT = 5  # raise it whenever the same examples lead to other arrays
 LEAST_BYTES = 1_000_000  # smaller arrays are computed faster than they are written
 SEAL_BYTES = 32
-T = TypeVar("T")
 AT_HAND = 2  # versions cached beside the current one, so that undo is immediate
 
 
@@ -87,8 +86,9 @@ class Builder:
         is_stored = name == stored.encoder.name
         settings = dict[str, Any](stored.encoder.settings if is_stored else {})
         as_before = is_stored and "engine" in settings and find_method(stored.method).trains == kind.trains
-        if not as_before and "trained_layers" in encoder_settings(name).model_fields:
-            settings |= _engine(name, trains=kind.trains)
+        if not as_before and "trained_layers" in encoder_settings(name).model_fields:  # a transformer
+            frozen = "packaged" if name in packaged_names() else "torch"
+            settings |= {"trained_layers": BY_MODE if kind.trains else 0, "engine": "torch" if kind.trains else frozen}
         return build_encoder(name, device=self.asked.device, **{**settings, **self.asked.encoder_settings})
 
     def blank(self, setup: Setup) -> Method:
@@ -108,13 +108,6 @@ class Builder:
                 )
             self._encoders[key] = built
         return self._encoders[key]
-
-
-def _engine(encoder: str, *, trains: bool) -> dict[str, Any]:
-    """Default settings of a transformer: PyTorch, or the packaged file if the method keeps it frozen."""
-    if trains:
-        return {"trained_layers": BY_MODE, "engine": "torch"}
-    return {"trained_layers": 0, "engine": "packaged" if encoder in packaged_names() else "torch"}
 
 
 def _key(spec: EncoderSpec) -> str:
@@ -191,16 +184,6 @@ class VersionLog:
                     self.at_hand.clear()
                 raise
 
-    def edit(self, change: Callable[[Store], T]) -> T:
-        """Change the files of the store (`undo`, `forget`), then load the version that is current."""
-        with self.lock:
-            if self.current.state.stamp.setup is NOTHING and not self.store.exists():
-                raise DataError(NOTHING_TAUGHT)
-            self.refresh()
-            done = change(self.store)
-            self.refresh()
-            return done
-
     def change(self, change: Callable[[State], State], progress: Progress | None = None) -> int:
         """Change the state, unless nothing changes; return the number of the current version."""
         with self.writing() as before:
@@ -235,7 +218,7 @@ class VersionLog:
         if after.thresholds:
             after = replace(after, thresholds=after.thresholds.only([one.id for one in after.known]))
         stamp = replace(after.stamp, parent=before.stamp.number, time=now())
-        self.current = self.keep(self.store.write(replace(after, stamp=stamp), near=before), method)
+        self.current = self.keep(self.store.write(replace(after, stamp=stamp)), method)
         return self.current
 
     def refresh(self) -> int:
@@ -260,10 +243,18 @@ class VersionLog:
     def at(self, number: int) -> Version:
         """Return a version, from memory if its identity matches: a backup can replace a store by an older copy."""
         at_hand = self.at_hand.pop(number, None)
-        if at_hand and at_hand.state.stamp.identity == self.store.identity(number):
+        if at_hand and at_hand.state.stamp.identity == self.store.version_file(number).stamp.identity:
             self.at_hand[number] = at_hand  # the last to be evicted
             return at_hand
-        return self.keep(self.store.read(number, near=self.current.state))
+        return self.keep(self.store.read(number))
+
+    def point(self, number: int) -> int:
+        """Make a version the current one, if it can be read; the caller holds the lock."""
+        self.store.read(number)  # a version that is in memory can be damaged on disk
+        found = self.at(number)
+        self.store.point(number)
+        self.current = found
+        return number
 
     def keep(self, state: State, method: Method | None = None) -> Version:
         """Cache a version in memory."""

@@ -263,13 +263,11 @@ def declarations(known: TaughtRelation) -> list[str]:
 
 def run_forget(options: argparse.Namespace) -> None:
     """Forget a relation or an example."""
-    from erda.app.store import forget
-
-    before = stored(options).current().number
+    extractor = open_store(options)
+    before = extractor.version.number
     if options.example is None:
-        forget(stored(options), options.relation)
+        extractor.forget(options.relation)
     else:
-        extractor = open_store(options)
         if options.relation == NO_RELATION:
             lessons = extractor.unrelated
         else:
