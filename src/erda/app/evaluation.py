@@ -156,7 +156,7 @@ def _row_cells(version: Version, rows: Sequence[tuple[Example, bool]], progress:
     denied: dict[object, set[str]] = {}  # of questions of which nothing else is known
     for example, holds in rows:
         key = pair_in_sentence(example)
-        relation = ids.get(example.relation)
+        relation = ids.get(example.relation or "")
         if key in seen or (not holds and relation is None):
             continue
         questions.setdefault(key, example)

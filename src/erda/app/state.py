@@ -165,6 +165,10 @@ class RelationFiles:
     n_examples: int
     n_counterexamples: int = 0
 
+    def objects(self) -> set[str]:
+        """The names of the objects."""
+        return {f"{self.about}.json"} | ({f"{self.rows}.safetensors"} if self.rows else set())
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class State:
@@ -266,7 +270,7 @@ class VersionFile:
 
     def objects(self) -> set[str]:
         """The names of all its objects."""
-        found = {name for one in self.relations for name in object_names(one)}
+        found = {name for one in self.relations for name in one.objects()}
         found |= {f"{self.shared}.safetensors"} if self.shared else set()
         return found | ({f"{self.unrelated}.json"} if self.unrelated else set())
 
@@ -286,11 +290,6 @@ class VersionFile:
             sum(one.n_counterexamples for one in self.relations),
             self.n_unrelated,
         )
-
-
-def object_names(files: RelationFiles) -> set[str]:
-    """The names of a relation's objects."""
-    return {f"{files.about}.json"} | ({f"{files.rows}.safetensors"} if files.rows else set())
 
 
 def pair_key(example: Example) -> str:

@@ -98,7 +98,8 @@ class _Reader:
             raise DataError(join_faults(self.faults))
         if not self.relations and not any(self.found):
             raise DataError("nothing to teach: no relation was given.")
-        return Teaching(tuple(self.relations.values()), *map(tuple, self.found))
+        examples, against, apart = map(tuple, self.found)
+        return Teaching(tuple(self.relations.values()), examples, against, apart)
 
 
 def read_one(

@@ -20,7 +20,6 @@ from erda.cli.store_options import (
     progress_bar,
     say_what_changed,
     say_what_is_known,
-    stored,
 )
 from erda.errors import DataError, SettingsError, counted
 from erda.types import NO_RELATION, Example, Relation
@@ -218,7 +217,7 @@ def run_relations(options: argparse.Namespace) -> None:
     from erda.text.descriptions import meaning_of, patterns_of
     from erda.text.marks import example_to_marks
 
-    content = stored(options).content()
+    content = open_store(options).version.state
     known = {one.relation: one for one in content.known}
     if options.relation == NO_RELATION:
         for lesson in content.unrelated:
