@@ -156,15 +156,6 @@ def test_an_undo_that_is_cut_short_keeps_the_judgement_and_shows_its_pair_again(
     assert [pair_key(one.example) for one in journal.pending] == [key]
 
 
-def test_one_review_at_a_time(extractor: Extractor) -> None:
-    with (
-        open_review(extractor, ROWS),
-        pytest.raises(DataError, match="another review of this extractor is open"),
-        open_review(extractor, ROWS),
-    ):
-        pass
-
-
 def save(extractor: Extractor) -> str:
     extractor.refresh()
     review = SharedReview(extractor.folder)
@@ -257,13 +248,6 @@ def test_purging_keeps_judgements_that_wait_and_no_former_name(extractor: Extrac
     assert [one.example.tokens[0] for one in extractor.counterexamples("from")] == ["a", "e"]
 
 
-def test_purging_waits_for_no_open_review(extractor: Extractor) -> None:
-    before = extractor.history()
-    with open_review(extractor, ROWS), pytest.raises(BusyError, match="a review of this extractor is open"):
-        open_toy(extractor.folder).prune(purge=True)
-    assert extractor.history() == before
-
-
 @pytest.mark.parametrize("linked", ["", "shown.jsonl"])
 def test_a_journal_is_not_written_through_a_link(linked: str, tmp_path: Path) -> None:
     """Otherwise decisions would end up in a file of the user's."""
@@ -274,3 +258,13 @@ def test_a_journal_is_not_written_through_a_link(linked: str, tmp_path: Path) ->
     place.symlink_to(target)
     with pytest.raises(DataError, match="symbolic link"):
         ReviewJournal(tmp_path / "reviews")
+
+
+def test_an_open_review_keeps_other_reviews_and_a_purge_out(extractor: Extractor) -> None:
+    before = extractor.history()
+    with open_review(extractor, ROWS):
+        with pytest.raises(DataError, match="another review of this extractor is open"), open_review(extractor, ROWS):
+            pass
+        with pytest.raises(BusyError, match="a review of this extractor is open"):
+            open_toy(extractor.folder).prune(purge=True)
+    assert extractor.history() == before

@@ -2,9 +2,7 @@
 
 import json
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Event
 
 import numpy as np
 import pytest
@@ -110,20 +108,6 @@ def test_a_first_teaching_that_fails_leaves_nothing(
                 extractor.teach("founded by", FOUNDED)
             assert {path.name for path in tmp_path.rglob("*")} <= {"mine"}
     assert extractor.teach("founded by", FOUNDED).version == 1, "and can be tried again"
-
-
-def test_a_writer_waits_for_another_one(tmp_path: Path) -> None:
-    extractor, held = taught(tmp_path), Event()
-
-    def hold() -> None:
-        with Store(tmp_path).writing():
-            held.set()
-            Event().wait(0.3)
-
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(hold)
-        held.wait()
-        assert extractor.teach("moved to", ["[[a]] moved to {{b}}"]).version == 3
 
 
 # -- pruning -----------------------------------------------------------------------------------------------------------
