@@ -318,7 +318,7 @@ class Review:
         self._only = self.version.known(relation) if relation else None
         self._done = list[str]()  # keys of the decisions so far
         self.save()
-        self._view = self._next()
+        self.view = self._next()
 
     @property
     def version(self) -> Version:
@@ -341,7 +341,7 @@ class Review:
     @property
     def current(self) -> Candidate | None:
         """The pair to decide about."""
-        return self._view.current
+        return self.view.current
 
     def judge(self, *, holds: bool, relation: str | None = None) -> None:
         """Say whether the proposed relation holds, or that another relation does."""
@@ -357,10 +357,10 @@ class Review:
         key = self.current.key
         self._shared.judge(self.version, key, holds=holds, instead=instead, relation=self.relation)
         self._done.append(key)
-        self._view = self._next()
-        if self._view.n_waiting >= PER_VERSION or (self._view.n_waiting and self.current is None):
+        self.view = self._next()
+        if self.view.n_waiting >= PER_VERSION or (self.view.n_waiting and self.current is None):
             self.save()
-            self._view = self._next()
+            self.view = self._next()
 
     def undo(self) -> bool:
         """Take the last decision of this session back and show its pair again; return whether there was one."""
@@ -368,7 +368,7 @@ class Review:
             return False
         self._shared.undo(self.extractor, self._done[-1:])
         self._done.pop()
-        self._view = self._next()
+        self.view = self._next()
         return True
 
     def save(self) -> None:
@@ -381,17 +381,12 @@ class Review:
     @property
     def progress(self) -> ReviewProgress:
         """Counts so far."""
-        return self._view.progress
+        return self.view.progress
 
     @property
     def why_nothing(self) -> str:
         """The reason why there is no current pair."""
-        return self._view.reason
-
-    @property
-    def why_unplaced(self) -> str:
-        """A line about judgements that cannot become part of a version; empty if there is none."""
-        return self._view.unplaced
+        return self.view.reason
 
 
 @contextmanager

@@ -74,21 +74,20 @@ class Builder:
         asked = self.asked
         name = asked.method or stored.method or DEFAULT_METHOD
         kind = find_method(name)
-        encoder = asked.encoder if isinstance(asked.encoder, Encoder) else self._asked_encoder(stored, kind)
+        encoder = asked.encoder
+        if not isinstance(encoder, Encoder):
+            model = str(encoder or stored.encoder.name or DEFAULT_ENCODER)
+            is_stored = model == stored.encoder.name
+            own = dict[str, Any](stored.encoder.settings if is_stored else {})
+            as_before = is_stored and "engine" in own and find_method(stored.method).trains == kind.trains
+            if not as_before and "trained_layers" in encoder_settings(model).model_fields:  # a transformer
+                frozen = "packaged" if model in packaged_names() else "torch"
+                own |= {"trained_layers": BY_MODE if kind.trains else 0, "engine": "torch" if kind.trains else frozen}
+            encoder = build_encoder(model, device=asked.device, **{**own, **asked.encoder_settings})
         self._encoders[_key(encoder.spec)] = encoder
         before = stored.settings if stored.method == name else {}
         method = kind.from_settings(encoder, {**before, **asked.method_settings})
         return Setup(name, method.settings(), encoder.spec)
-
-    def _asked_encoder(self, stored: Setup, kind: type[Method]) -> Encoder:
-        name = str(self.asked.encoder or stored.encoder.name or DEFAULT_ENCODER)
-        is_stored = name == stored.encoder.name
-        settings = dict[str, Any](stored.encoder.settings if is_stored else {})
-        as_before = is_stored and "engine" in settings and find_method(stored.method).trains == kind.trains
-        if not as_before and "trained_layers" in encoder_settings(name).model_fields:  # a transformer
-            frozen = "packaged" if name in packaged_names() else "torch"
-            settings |= {"trained_layers": BY_MODE if kind.trains else 0, "engine": "torch" if kind.trains else frozen}
-        return build_encoder(name, device=self.asked.device, **{**settings, **self.asked.encoder_settings})
 
     def blank(self, setup: Setup) -> Method:
         """Build an untrained method; a method that trains gets its own copy of the encoder."""
