@@ -44,7 +44,8 @@ def read_labelled(labelled: Labelled, no_relation: Collection[str] = ()) -> list
     if isinstance(labelled, str | Path):
         labelled = read_examples(user_path(labelled), no_relation=no_relation)
     if isinstance(labelled, Reading):
-        rows = [(one, True) for one in (*labelled.examples, *labelled.unrelated)]
+        rows = [(one, True) for one in labelled.examples]
+        rows += [(replace(one, relation=None), True) for one in labelled.unrelated]
         rows += [(one, False) for one in labelled.counterexamples]
     else:
         rows = labelled_rows_of(labelled)  # type: ignore[arg-type]  # the caller handles annotated texts

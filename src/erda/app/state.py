@@ -74,10 +74,6 @@ class TaughtRelation:
         """Everything that the method learns from; counterexamples and declarations do not change the method."""
         return self.relation, self.since, self.lessons
 
-    def before(self, teaching: int) -> TaughtRelation:
-        """The relation with the examples of earlier teachings only."""
-        return replace(self, lessons=tuple(one for one in self.lessons if one.teaching < teaching))
-
 
 def present_id(relation: str, identity: str, known: Sequence[TaughtRelation]) -> str | None:
     """Find the present id of a relation that may be renamed, merged or taught again; None if it is gone."""

@@ -343,7 +343,11 @@ def relearned(
 
     `teaching` is the number of the new teaching.
     """
-    earlier = {one.id: one.before(teaching) for one in after if one.since < teaching}
+    earlier = {
+        one.id: replace(one, lessons=tuple(lesson for lesson in one.lessons if lesson.teaching < teaching))
+        for one in after
+        if one.since < teaching
+    }
     known = {one.id: one.learned_from for one in before}
     changed = [one for one in earlier.values() if one.learned_from != known.get(one.id)]
     gone = known.keys() - earlier.keys()
