@@ -38,7 +38,7 @@ UNREADABLE = (  # what NumPy raises over a damaged file
 LONGEST_FILE_NAME = 255  # bytes; the limit of common file systems
 LOCK_SECONDS = 0.2  # long enough for a process that is about to release the lock
 POLL_SECONDS = 0.01
-LOCK, OWNER, SEAL = ".lock", ".erda.json", "seal"
+LOCK, SEAL = ".lock", "seal"
 _UNFINISHED = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp")
 
 
@@ -348,16 +348,15 @@ def remove_left_lock(folder: Path) -> None:
 def remove_own(path: Path, is_own: Callable[[str], bool] = lambda name: False) -> list[Path]:
     """Delete a file, or the files of a folder that `is_own` accepts by their relative paths; then the emptied folders.
 
-    The caller proves that it wrote `path`; `is_own` is the grammar of what erda writes there, besides locks, marks of
-    ownership and temporary files. Everything else stays, and so does every symbolic link. Returns what stays.
-    The mark of ownership is removed last, so that after a kill the rest can still be identified as erda's.
+    The caller proves that it wrote `path`; `is_own` is the grammar of what erda writes there, besides locks and
+    temporary files. Everything else stays, and so does every symbolic link. Returns what stays.
     """
     if path.is_symlink() or not path.is_dir():
         return [] if not path.is_symlink() and _removed(path.unlink) else [path]
     stays: list[Path] = []
     for top, folders, files in os.walk(path, topdown=False):
-        for one in (Path(top, name) for name in sorted(files, key=OWNER.__eq__)):
-            ours = one.name in (LOCK, OWNER) or is_unfinished(one.name) or is_own(one.relative_to(path).as_posix())
+        for one in (Path(top, name) for name in sorted(files)):
+            ours = one.name == LOCK or is_unfinished(one.name) or is_own(one.relative_to(path).as_posix())
             if one.is_symlink() or not ours or not _removed(one.unlink):
                 stays.append(one)
         stays += [one for one in (Path(top, name) for name in folders) if one.is_symlink()]

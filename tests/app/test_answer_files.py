@@ -199,15 +199,6 @@ def test_a_table_has_a_row_for_each_relation_of_a_pair(extractor: Extractor, tmp
     assert kept == {("a", "1", row["text"], start, "1") for start in ("0", "20")}
 
 
-def test_a_missing_library_is_named_before_the_first_answer(
-    extractor: Extractor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("erda.app.answer_files.find_spec", lambda name: None)
-    with pytest.raises(SettingsError, match="pip install pyarrow"):
-        write_answers(ask_rows(extractor.version, tmp_path / "q.txt"), tmp_path / "a.parquet")
-    assert not list(tmp_path.glob("a.parquet*"))
-
-
 def test_a_sentence_that_is_too_long_spoils_its_own_line_only(extractor: Extractor, tmp_path: Path) -> None:
     (tmp_path / "long.txt").write_text(f"Ada met Bob.\nAda {'so ' * 7000} met Bob.\nAda left Bob.\n")
     asking = ask_text(extractor.version, tmp_path / "long.txt", {"Ada": None, "Bob": None}, pairs="all")

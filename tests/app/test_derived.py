@@ -54,12 +54,3 @@ def test_a_file_of_another_version_is_not_used(tmp_path: Path, fits: list[str]) 
     extractor.undo()
     np.testing.assert_array_equal(scores(open_toy(tmp_path)), before)
     assert len(fits) == 3
-
-
-def test_prune_removes_the_file(tmp_path: Path) -> None:
-    extractor = taught(tmp_path)
-    first = scores(extractor)
-    assert (tmp_path / "derived.bin").is_file()
-    extractor.prune()
-    assert not (tmp_path / "derived.bin").exists()
-    np.testing.assert_array_equal(scores(open_toy(tmp_path)), first)

@@ -115,13 +115,6 @@ def test_a_judgement_brings_no_relation_back(
     assert "founded by" not in [one.id for one in open_toy(tmp_path / "mine").relations]
 
 
-def test_a_description_is_not_reverted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    extractor = waiting(tmp_path / "mine", lambda one: one.describe("founded by", "new words"), monkeypatch)
-    extractor.teach("founded by", iter([NEW]))
-    assert extractor.version.known("founded by").relation.description == "new words"
-    assert [one.id for one in extractor.relations] == ["founded by", "born in", "capital of"]
-
-
 @pytest.mark.parametrize(
     "teach", [lambda one: one.teach("made of", [NEW]), lambda one: one.teach_many({"made of": iter([NEW])})]
 )

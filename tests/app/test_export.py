@@ -11,14 +11,13 @@ import pytest
 from tiny_models import build_model
 from toy_extractor import open_toy
 
-from erda.app.export import FILES, _item, _plain_text
+from erda.app.export import FILES
 from erda.app.extractor import Extractor
 from erda.app.standalone import Predictor
 from erda.cli.main import main
 from erda.cli.version_commands import EXPORT
 from erda.encoders.onnx_encoder import OnnxEncoder
 from erda.errors import DataError, ErdaError, ModelError
-from erda.types import Relation
 
 LESSONS = {
     "capital of": ["[[paris]] is the capital of {{france}}.", "the capital of {{germany}} is [[berlin]]"],
@@ -126,18 +125,6 @@ def test_what_a_killed_export_left_is_removed_and_nothing_of_the_users(taught: E
     assert sorted(path.name for path in tmp_path.iterdir()) == [mine.name, "x"]
     assert (mine / "notes.txt").read_text() == "half"
     assert {path.relative_to(tmp_path / "x").as_posix() for path in (tmp_path / "x").rglob("*.*")} == {*FILES}
-
-
-def test_names_and_descriptions_are_text_in_the_readme() -> None:
-    assert _plain_text("<script>a</script>\n# [x](y) `z` & \x1b[1m") == (
-        "&lt;script&gt;a&lt;/script&gt; \\# \\[x\\]\\(y\\) \\`z\\` &amp; \\\\x1b\\[1m"
-    )
-
-
-def test_patterns_are_items_below_their_relation() -> None:
-    item = _item(Relation("r", "founded by", "who began it\n[[X]] was set up by {{Y}}.\na company"))
-    assert item == "- founded by: who began it a company\n  - \\[\\[X\\]\\] was set up by \\{\\{Y\\}\\}\\."
-    assert _item(Relation("r", "founded by")) == "- founded by"
 
 
 def test_what_cannot_be_exported(taught: Extractor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,24 +67,6 @@ def test_triples_are_counted_by_relation_and_overall(tmp_path: Path, monkeypatch
         extractor.evaluate(rows)
 
 
-def test_both_directions_of_a_pair_are_kept() -> None:
-    answers = (
-        answer("[[Ann]] met {{Bob}}", "parent", 0.6),
-        answer("{{Ann}} met [[Bob]]", "child", 0.8),
-        answer("{{Ann}} saw [[Bob]]", None, 0.1),
-    )
-    found = Extraction(answers, "given", 4)
-    assert found.found_both_ways == answers[:2]
-    assert found.found == answers[1:2]
-
-
-def test_an_evaluation_takes_another_threshold(tmp_path: Path) -> None:
-    extractor = taught(tmp_path)
-    rows = [{"text": "[[Rome]] is a nice place , {{Italy}} .", "relation": "no_relation"}]
-    assert extractor.evaluate(rows, min_confidence=1.0).accuracy == 1.0
-    assert extractor.evaluate(rows, min_confidence=0.0).accuracy == 0.0
-
-
 def test_a_found_mention_stands_for_the_annotated_one_it_overlaps(tmp_path: Path) -> None:
     extractor: Extractor = taught(tmp_path)
     text = "Tesla Motors was founded by Martin ."

@@ -12,7 +12,7 @@ from erda.encoders.contract import BackgroundFile, save_background
 from erda.errors import DataError, ErdaError, ModelError, SettingsError
 from erda.methods import METHODS
 from erda.text.marks import example_from_marks
-from erda.types import Relation, Task
+from erda.types import Task
 from toy_world import toy_encoder, toy_example, toy_questions, toy_task
 
 
@@ -23,22 +23,6 @@ def toy_scores(extractor: Extractor) -> np.ndarray:
 def assert_close(ours: np.ndarray, theirs: np.ndarray) -> None:
     """Equal up to rounding: the BiLSTM's vectors depend on the other sentences of a batch, by 1e-7 on ARM."""
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5 * np.abs(theirs).max())
-
-
-def test_the_first_example_of_the_documents(tmp_path: Path) -> None:
-    extractor = open_toy(tmp_path / "mine")
-    assert not (tmp_path / "mine").exists(), "opening writes nothing"
-    said = extractor.teach("founded by", FOUNDED, description="who began a company")
-    assert (said.version, said.new, said.n_examples) == (1, ("founded by",), 3)
-    extractor.teach_many({"born in": BORN, "capital of": CAPITAL})
-    answer = extractor.predict(QUESTIONS[0])
-    assert answer.ranked[0].relation == "founded by"
-    assert answer.ranked[0].exemplar.relation == "founded by"
-    assert answer.example.relation is None
-    assert [one.relation for one in answer.ranked] == [*dict.fromkeys(one.relation for one in answer.ranked)]
-    assert [one.ranked[0].relation for one in extractor.predict(QUESTIONS)] == ["founded by", "born in", "capital of"]
-    assert [one.name for one in extractor.relations] == ["founded by", "born in", "capital of"]
-    assert extractor.relations[0].description == "who began a company"
 
 
 def test_examples_come_as_marks_as_tokens_or_as_text(tmp_path: Path) -> None:
@@ -227,13 +211,3 @@ def test_a_relation_is_taught_by_its_name_alone(tmp_path: Path) -> None:
     assert only.predict(QUESTIONS[1]).ranked[0].exemplar is None
     assert only.explain(QUESTIONS[1]).nearest == ()
     assert only.version.extract("Ada was born in Rome.", ["Ada", "Rome"]).answers
-
-
-def test_a_new_description_is_read_as_if_it_had_always_been_there(tmp_path: Path) -> None:
-    extractor = taught(tmp_path / "x")
-    extractor.teach("born in", description="the place where a life began")
-    fresh = open_toy(tmp_path / "fresh")
-    fresh.teach("founded by", FOUNDED)
-    fresh.teach_many({Relation("born in", "born in", "the place where a life began"): BORN, "capital of": CAPITAL})
-    np.testing.assert_array_equal(scores(extractor), scores(fresh))
-    assert extractor.teach("born in", BORN).version == 3, "a description is kept where none is given"

@@ -5,13 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from toy_extractor import BORN, FOUNDED, QUESTIONS, open_toy, taught
 
 from erda.app.extractor import Extractor
-from erda.app.inputs import example_of
-from erda.errors import DataError, ErdaError
+from erda.errors import DataError
 from erda.text.marks import example_from_marks
 from erda.types import Relation
 
@@ -122,29 +119,6 @@ def test_a_method_that_reads_no_names_needs_an_example(tmp_path: Path) -> None:
         open_toy(tmp_path, method="idlvq-c").teach("a", [])
 
 
-@settings(max_examples=40)
-@given(st.text(max_size=60) | st.text(alphabet="[]{} ab\n\x00", max_size=30))
-def test_any_text_is_an_example_or_a_fault(text: str) -> None:
-    try:
-        example = example_of(text)
-    except ErdaError:
-        return
-    assert example.head.span.end <= len(example.tokens)
-    assert "\x00" not in "".join(example.tokens)
-
-
-def test_one_rule_names_a_relation_however_it_is_taught(tmp_path: Path) -> None:
-    first = example_from_marks(FOUNDED[0], relation="org:founded_by")
-    by_rows = open_toy(tmp_path / "rows")
-    by_rows.teach_many([first])
-    by_mapping = open_toy(tmp_path / "mapping")
-    by_mapping.teach_many({"org:founded_by": [FOUNDED[0]]})
-    by_name = open_toy(tmp_path / "name")
-    by_name.teach("org:founded_by", [FOUNDED[0]])
-    for one in (by_rows, by_mapping, by_name):
-        assert tuple(one.relations) == (Relation("org:founded_by", "organization founded by"),)
-
-
 def test_two_spellings_are_one_relation(tmp_path: Path) -> None:
     extractor = open_toy(tmp_path / "new")
     extractor.teach_many({"founded by": [FOUNDED[0]], "founded_by": [FOUNDED[1]]})
@@ -164,7 +138,6 @@ def test_two_spellings_are_one_relation(tmp_path: Path) -> None:
         (lambda one: one.judge(BORN[0], None), "expected the name of a relation, got None"),
         (lambda one: one.declare("born in", head_types=5), "head_types: expected a list of names, got 5"),
         (lambda one: one.declare("born in", head_types=["T" * 201]), "head_types: expected names of types"),
-        (lambda one: one.declare("born in", head_types=map(str, range(101))), "head_types: at most 100 types, got 101"),
         (lambda one: one.describe("born in", 5), "description: expected a text, got 5"),
         (lambda one: one.teach("born in", description=["x"]), r"description: expected a text, got \['x'\]"),
         (lambda one: one.prune(purge="no"), "purge: expected True or False, got 'no'"),

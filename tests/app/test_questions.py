@@ -11,7 +11,7 @@ import pytest
 from toy_extractor import BORN, CAPITAL, FOUNDED, QUESTIONS
 
 from erda.answers import Answer, Ranked, TextPlace, likelier
-from erda.app.entities import Finder, find_tagger, tagged_sentences
+from erda.app.entities import tagged_sentences
 from erda.app.extractor import Extractor
 from erda.app.state import Thresholds
 from erda.app.version import Version
@@ -115,21 +115,6 @@ def test_pronouns_are_asked_about_and_carry_the_name_they_stand_for(extractor: E
     assert len(marked.answers) == 6, "every marked mention is asked, and no other"
 
 
-def test_the_hint_names_only_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("erda.app.entities.installed_pipeline", lambda: None)
-    for spec, folder, said in (
-        (None, None, "pip install 'erda[entities]'; erda data get entities"),
-        (None, tmp_path, "pip install 'erda[entities]'"),
-        ("spacy", None, "erda data get entities"),
-    ):
-        monkeypatch.setattr("erda.app.entities.find_spec", lambda name, spec=spec: spec)
-        monkeypatch.setattr("erda.app.entities.model_folder", lambda folder=folder: folder)
-        finder = find_tagger()
-        assert (finder.name, finder.hint.rpartition(": ")[2]) == ("capitalised", said)
-    monkeypatch.setattr("erda.app.entities.model_folder", lambda: tmp_path)
-    assert find_tagger() == Finder("spacy:en_core_web_md", pipeline=tmp_path)
-
-
 def test_a_spacy_pipeline_is_used_where_there_is_one(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
     """No pipeline of spaCy's is installed for tests: a stand-in with its names."""
 
@@ -144,10 +129,10 @@ def test_a_spacy_pipeline_is_used_where_there_is_one(extractor: Extractor, monke
             return False
 
     module = ModuleType("spacy")
-    module.util = SimpleNamespace(get_installed_models=lambda: ["xx_other", "en_core_web_sm"])
     module.load = lambda name: lambda text: Document()
     monkeypatch.setitem(sys.modules, "spacy", module)
     monkeypatch.setattr("erda.app.entities.find_spec", lambda name: module)
+    monkeypatch.setattr("erda.app.entities._listed_pipelines", lambda: ["xx_other", "en_core_web_sm"])
     monkeypatch.setattr("erda.app.entities.model_folder", lambda: None)
     found = extractor.extract("Ada met Bob.")
     assert (found.tagger, found.hint) == ("spacy:en_core_web_sm", "")

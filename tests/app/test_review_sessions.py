@@ -1,7 +1,6 @@
 """Reviewing one's own text: order, judgements, undo, resumption after a kill; suggestions from plain texts."""
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 
@@ -119,22 +118,6 @@ def test_pairs_of_an_undone_version_are_shown_again(extractor: Extractor) -> Non
         assert wrong not in keys_left(review)
 
 
-def test_pairs_of_an_undone_version_are_shown_again_on_a_server(extractor: Extractor) -> None:
-    review = SharedReview(extractor.folder)
-    review.begin(extractor.version, [row.text for row in ROWS])
-    stale, first = extractor.version, shown(review.view(extractor.version))
-    assert review.judge(extractor.version, first, holds=False)
-    review.save(extractor)
-    assert review.view(stale).progress.n_judged == 1, "a version that is not loaded yet holds the judgement"
-    extractor.undo()
-    assert review.view(extractor.version).progress.n_judged == 0
-    keys = set[str]()
-    while one := review.view(extractor.version).current:
-        keys.add(one.key)
-        review.judge(extractor.version, one.key, holds=None)
-    assert first in keys
-
-
 def test_a_killed_review_loses_nothing(extractor: Extractor) -> None:
     journal = ReviewJournal(extractor.folder / FOLDER)
     journal.folder.mkdir()
@@ -155,69 +138,30 @@ def test_a_killed_review_loses_nothing(extractor: Extractor) -> None:
     assert b"[]" in (journal.folder / PENDING).read_bytes()
 
 
-def test_temporary_files_of_a_killed_review_are_removed(extractor: Extractor) -> None:
-    folder = extractor.folder / FOLDER
-    folder.mkdir()
-    left = [folder / f".{name}.0123456789abcdef.tmp" for name in (PENDING, "vectors-words.npz")]
-    for path in left:
-        path.touch()
-    (folder / ".mine.tmp").touch()
-    with open_review(extractor, ROWS):
-        pass
-    assert [path for path in folder.iterdir() if path.suffix == ".tmp"] == [folder / ".mine.tmp"]
-
-
-@pytest.mark.parametrize("is_shared", [False, True])
 def test_an_undo_that_is_cut_short_keeps_the_judgement_and_shows_its_pair_again(
-    extractor: Extractor, monkeypatch: pytest.MonkeyPatch, is_shared: bool
+    extractor: Extractor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def killed(self: ReviewJournal, judgements: object) -> None:
         raise KeyboardInterrupt
 
-    def on_a_server() -> None:
-        shared = SharedReview(extractor.folder)
-        shared.begin(extractor.version, [one.text for one in ROWS])
-        keys.append(shown(shared.view(extractor.version)))
-        shared.judge(extractor.version, keys[0], holds=True)
-        monkeypatch.setattr(ReviewJournal, "write_pending", killed)
-        shared.undo(extractor, keys)
-
-    def on_a_terminal() -> None:
-        with open_review(extractor, ROWS) as review:
-            keys.append(shown(review))
-            review.judge(holds=True)
-            monkeypatch.setattr(ReviewJournal, "write_pending", killed)
-            review.undo()
-
-    keys: list[str] = []
+    shared = SharedReview(extractor.folder)
+    shared.begin(extractor.version, [one.text for one in ROWS])
+    key = shown(shared.view(extractor.version))
+    shared.judge(extractor.version, key, holds=True)
+    monkeypatch.setattr(ReviewJournal, "write_pending", killed)
     with pytest.raises(KeyboardInterrupt):
-        on_a_server() if is_shared else on_a_terminal()
-    monkeypatch.undo()
+        shared.undo(extractor, [key])
     journal = ReviewJournal(extractor.folder / FOLDER)
     assert not journal.shown
-    assert [pair_key(one.example) for one in journal.pending] == keys
+    assert [pair_key(one.example) for one in journal.pending] == [key]
 
 
-def test_one_review_at_a_time(extractor: Extractor) -> None:
-    with (
-        open_review(extractor, ROWS),
-        pytest.raises(DataError, match="another review of this extractor is open"),
-        open_review(extractor, ROWS),
-    ):
-        pass
-
-
-def save_on_a_server(extractor: Extractor) -> str:
+def save(extractor: Extractor) -> str:
     extractor.refresh()
     review = SharedReview(extractor.folder)
     review.begin(extractor.version, ["Nothing here."])
     review.save(extractor)
     return review.view(extractor.version).unplaced
-
-
-def save_on_a_terminal(extractor: Extractor) -> str:
-    with open_review(extractor, ROWS) as review:
-        return review.why_unplaced
 
 
 def wait(journal: ReviewJournal, extractor: Extractor, texts: dict[str, str]) -> None:
@@ -228,8 +172,7 @@ def wait(journal: ReviewJournal, extractor: Extractor, texts: dict[str, str]) ->
     journal.write_pending(rows)
 
 
-@pytest.mark.parametrize("save", [save_on_a_server, save_on_a_terminal])
-def test_pending_judgements_follow_their_relation(extractor: Extractor, save: Callable[[Extractor], str]) -> None:
+def test_pending_judgements_follow_their_relation(extractor: Extractor) -> None:
     """A relation is renamed twice, merged or forgotten before its judgements are part of a version."""
     journal = ReviewJournal(extractor.folder / FOLDER)
     journal.folder.mkdir()
@@ -252,10 +195,7 @@ def test_pending_judgements_follow_their_relation(extractor: Extractor, save: Ca
     assert ReviewJournal(journal.folder).pending == ()
 
 
-@pytest.mark.parametrize("save", [save_on_a_server, save_on_a_terminal])
-def test_pending_judgements_go_to_the_relation_and_not_to_its_former_name(
-    extractor: Extractor, save: Callable[[Extractor], str]
-) -> None:
+def test_pending_judgements_go_to_the_relation_and_not_to_its_former_name(extractor: Extractor) -> None:
     journal = ReviewJournal(extractor.folder / FOLDER)
     journal.folder.mkdir()
     texts = {"born in": "[[a]] is {{b}}", "founded by": "[[c]] is {{d}}", "capital of": "[[e]] is {{f}}"}
@@ -304,15 +244,8 @@ def test_purging_keeps_judgements_that_wait_and_no_former_name(extractor: Extrac
     for former in (b"born in", b"capital of", b"founded by"):
         assert not [path for path in kept if former in path.read_bytes()]
     assert [one.relation for one in ReviewJournal(journal.folder).pending] == ["from", "from"]
-    assert not save_on_a_terminal(extractor)
+    assert not save(extractor)
     assert [one.example.tokens[0] for one in extractor.counterexamples("from")] == ["a", "e"]
-
-
-def test_purging_waits_for_no_open_review(extractor: Extractor) -> None:
-    before = extractor.history()
-    with open_review(extractor, ROWS), pytest.raises(BusyError, match="a review of this extractor is open"):
-        open_toy(extractor.folder).prune(purge=True)
-    assert extractor.history() == before
 
 
 @pytest.mark.parametrize("linked", ["", "shown.jsonl"])
@@ -325,3 +258,13 @@ def test_a_journal_is_not_written_through_a_link(linked: str, tmp_path: Path) ->
     place.symlink_to(target)
     with pytest.raises(DataError, match="symbolic link"):
         ReviewJournal(tmp_path / "reviews")
+
+
+def test_an_open_review_keeps_other_reviews_and_a_purge_out(extractor: Extractor) -> None:
+    before = extractor.history()
+    with open_review(extractor, ROWS):
+        with pytest.raises(DataError, match="another review of this extractor is open"), open_review(extractor, ROWS):
+            pass
+        with pytest.raises(BusyError, match="a review of this extractor is open"):
+            open_toy(extractor.folder).prune(purge=True)
+    assert extractor.history() == before

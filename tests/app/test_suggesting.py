@@ -6,7 +6,6 @@ import pytest
 from toy_extractor import open_toy
 
 from erda.app.extractor import Extractor
-from erda.errors import DataError
 
 pytest.importorskip("faiss", reason="needs the extra corpus")
 pytest.importorskip("duckdb", reason="needs the extra corpus")
@@ -53,10 +52,3 @@ def test_the_least_certain_comes_first_and_can_be_taught(extractor: Extractor, t
 def test_more_are_asked_for_than_there_are(extractor: Extractor, tmp_path: Path) -> None:
     everything = extractor.suggest("author", tmp_path, n=100_000)
     assert everything == extractor.suggest("author", tmp_path, n=100)
-
-
-def test_what_cannot_be_suggested(extractor: Extractor, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="Unknown relation 'autor'"):
-        extractor.suggest("autor", tmp_path)
-    with pytest.raises(DataError, match="n: must be at least 1"):
-        extractor.suggest("author", tmp_path, n=0)

@@ -128,8 +128,6 @@ def _killer(work: Work, twin: dict[str, str], seconds: float) -> Callable[[Case,
             child.kill()
             if work.name == "save" and (verdict := _unloadable(case)):
                 return verdict
-            if len(partial := [one for one in leftovers(case.folder) if one.endswith(".partial")]) > 1:
-                return Verdict("lost", f"{work.name}: more than one partial file: {partial}")
         shutil.copytree(case.folder, case.folder.with_name("input"))
         shown = " and ".join(f"{moment:.3f}" for moment in moments)
         return finished(case, work, twin, what=f"killed after {shown} s")

@@ -23,7 +23,7 @@ from typing import Any
 from erda.answers import Pairs
 from erda.app.entities import MOST_PAIRS, PairQuestions
 from erda.app.inputs import MOST_CHARACTERS, example_of
-from erda.app.texts import TextLine, TextRow, Unread, in_place, read_texts
+from erda.app.texts import TextLine, Unread, in_place, read_texts
 from erda.app.version import TOP, Version
 from erda.data.formats.annotation_tools import brat_files
 from erda.data.formats.csv_examples import CSV_END, csv_line
@@ -44,7 +44,6 @@ INPUT = "input"
 _GROUP = 1 << 16  # rows per row group of a Parquet file
 PlainRow = dict[str, Any]
 Writer = Callable[[Path, Iterable[PlainRow], Sequence[str]], None]  # the last are the columns of a table
-Ask = Callable[[TextRow], PairQuestions]
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,15 +235,19 @@ def ask_text(
     """
     tagger = NameTagger(names) if names else None
 
-    def ask(row: TextRow) -> PairQuestions:
-        marks = row.marks()
-        return version.questions(row.text, tagger if marks is None else marks, pronouns=pronouns)
+    def ask(line: TextLine) -> PairQuestions | str:
+        marks = line.row.marks()
+        try:
+            return line.error or version.questions(line.row.text, tagger if marks is None else marks, pronouns=pronouns)
+        except DataError as fault:
+            return str(fault)
 
     def answers() -> Iterator[AnswerBatch]:
-        asked, size = list[LineQuestions](), 0
+        asked, size = list[tuple[TextLine, PairQuestions | str]](), 0
         for line in read_texts(path, columns=columns):
-            asked.append(_questions_of(line, ask))
-            size += 1 + (len(questions.examples) if (questions := asked[-1].questions) else 0)
+            questions = ask(line)
+            asked.append((line, questions))
+            size += 1 + (0 if isinstance(questions, str) else len(questions.examples))
             if size >= BATCH:
                 yield _answer_lines(version, asked, pairs, min_confidence)
                 asked, size = [], 0
@@ -292,34 +295,18 @@ def _read(row: SourceRow | Unread) -> tuple[int, Example | Unread]:
     return row.line, Unread(row.line, f"{row.where}{fault}", row.id())
 
 
-@dataclass(frozen=True, slots=True)
-class LineQuestions:
-    """A line of text and its questions; without, it has an `error`."""
-
-    line: TextLine
-    questions: PairQuestions | None
-    error: str = ""
-
-
-def _questions_of(line: TextLine, ask: Ask) -> LineQuestions:
-    if line.error:
-        return LineQuestions(line, None, line.error)
-    try:
-        return LineQuestions(line, ask(line.row))
-    except DataError as fault:
-        return LineQuestions(line, None, str(fault))
-
-
-def _answer_lines(version: Version, asked: list[LineQuestions], pairs: Pairs, least: float | None) -> AnswerBatch:
-    texts = [own.questions for own in asked if own.questions]
+def _answer_lines(
+    version: Version, asked: Sequence[tuple[TextLine, PairQuestions | str]], pairs: Pairs, least: float | None
+) -> AnswerBatch:
+    """Answer the questions of some lines; a line without questions has an error instead."""
+    texts = [questions for _, questions in asked if isinstance(questions, PairQuestions)]
     extractions = iter(version.answer_texts(texts, top=1, min_confidence=least))
     rows, n_entities, taggers = list[PlainRow](), 0, set[str]()
-    for own in asked:
-        row = own.line.row
-        place: PlainRow = {"id": row.id, "line": own.line.line}
-        given = _given(own.line.columns)
-        if own.questions is None:
-            rows.append({**place, "error": own.error, **given})
+    for line, questions in asked:
+        row, given = line.row, _given(line.columns)
+        place: PlainRow = {"id": row.id, "line": line.line}
+        if isinstance(questions, str):
+            rows.append({**place, "error": questions, **given})
             continue
         text = row.text if len(row.text) <= MOST_CHARACTERS else None  # else a long line fills the disk
         found = next(extractions)
@@ -333,7 +320,7 @@ def _answer_lines(version: Version, asked: list[LineQuestions], pairs: Pairs, le
             n_pairs = counted(found.n_left_out, "pair")
             error = f"{n_pairs} of entities left out: a line may have at most {MOST_PAIRS:,}; split it."
             rows.append({**place, "error": error, **given})
-    return AnswerBatch(rows, asked[-1].line.line, n_entities, frozenset(taggers))
+    return AnswerBatch(rows, asked[-1][0].line, n_entities, frozenset(taggers))
 
 
 def count_lines(path: Path) -> int:

@@ -16,7 +16,7 @@ docs/open-text.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -105,12 +105,3 @@ def text_confidences(log_odds: np.ndarray) -> np.ndarray:
 
 def _logistic(log_odds: np.ndarray) -> np.ndarray:
     return np.asarray(1 / (1 + np.exp(-np.clip(log_odds, -50, 50))))
-
-
-def without_inverses(held: Iterable[int], inverses: Mapping[int, int]) -> list[int]:
-    """The relations that hold from head to tail, best first; of two inverse relations, only the better one."""
-    kept = list[int]()
-    for one in held:
-        if inverses.get(one, one) == one or inverses[one] not in kept:
-            kept.append(one)
-    return kept

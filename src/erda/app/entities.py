@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
@@ -110,10 +109,7 @@ def find_tagger() -> Finder:
 
 def installed_pipeline() -> str | None:
     """The spaCy pipeline to use, English ones first, or None; spaCy is not imported, which would take seconds."""
-    if find_spec("spacy") is None:
-        return None
-    loaded = sys.modules.get("spacy")
-    names = loaded.util.get_installed_models() if loaded else _listed_pipelines()
+    names = _listed_pipelines() if find_spec("spacy") else ()
     return min(names, key=lambda name: (not name.startswith("en_"), name), default=None)
 
 

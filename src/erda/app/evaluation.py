@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from erda.answers import Evaluation, Progress, RelationScore, TripleEvaluation, Tuned, TunedRelation
-from erda.app.inputs import ExampleInput, find_relation, labelled_examples_of, labelled_rows_of, names_of
+from erda.app.inputs import ExampleInput, find_relation, labelled_rows_of, names_of
 from erda.app.state import Thresholds, pair_key, taught_keys
 from erda.app.texts import AnnotatedText, is_annotated, read_annotated
 from erda.app.version import Version
@@ -31,53 +31,49 @@ LEAST_ROWS = 20  # labelled questions of a relation that support a threshold of 
 LEAST_ANSWERS = 10  # answers that support a precision
 FOLDS = 5
 MISSED = -1.0  # confidence of a relation between entities that share no sentence
+Cell = tuple[str, float, bool, int]  # relation, confidence, whether it holds, number of the row
 Labelled = str | Path | Reading | Iterable[ExampleInput] | Iterable[AnnotatedText | Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Questions:
-    """Examples without their relations, and the relations."""
+def read_labelled(labelled: Labelled, no_relation: Collection[str] = ()) -> list[tuple[Example, bool]]:
+    """Read labelled rows: a file in any known format, or a list; the bool says whether the relation holds.
 
-    examples: tuple[Example, ...]
-    truth: tuple[str | None, ...]
-
-
-def read_labelled(
-    path: str | Path,
-    *,
-    format: str | None = None,
-    no_relation: Collection[str] = (),
-    columns: Mapping[str, str] | None = None,
-) -> tuple[Example, ...]:
-    """Read all examples of a file; rows without a relation, and counterexamples, have the relation None."""
-    reading = read_examples(user_path(path), format, no_relation, columns=columns)
-    others = (*reading.unrelated, *reading.counterexamples)
-    return (*reading.examples, *(replace(one, relation=None) for one in others))
+    A row that names no relation, or one of `no_relation`, has the relation None.
+    """
+    none = {NO_RELATION, *names_of(no_relation, "no_relation")}
+    if isinstance(labelled, str | Path):
+        labelled = read_examples(user_path(labelled), no_relation=no_relation)
+    if isinstance(labelled, Reading):
+        rows = [(one, True) for one in labelled.examples]
+        rows += [(replace(one, relation=None), True) for one in labelled.unrelated]
+        rows += [(one, False) for one in labelled.counterexamples]
+    else:
+        rows = labelled_rows_of(labelled)  # type: ignore[arg-type]  # the caller handles annotated texts
+    return [(replace(one, relation=None) if one.relation in none else one, holds) for one, holds in rows]
 
 
-def read_questions(source: str | Path | Iterable[ExampleInput], no_relation: Collection[str] = ()) -> Questions:
-    """Read questions from a file in any known format, or from a list; questions without a relation count too."""
-    no_relation = names_of(no_relation, "no_relation")
-    if is_annotated(source):
+def read_questions(labelled: Labelled, no_relation: Collection[str] = ()) -> list[Example]:
+    """Read questions with the relations that hold; questions without a relation count too."""
+    if is_annotated(labelled):
         raise DataError("These are annotated texts: evaluate_extraction() compares their triples.")
-    if isinstance(source, str | Path):
-        source = read_labelled(source, no_relation=no_relation)
-    asked = labelled_examples_of(source)
-    if not asked:
+    rows = read_labelled(labelled, no_relation)
+    if not rows:
         raise DataError("There are no questions to answer.")
-    none = {NO_RELATION, *no_relation}
-    truth = (None if one.relation in none else one.relation for one in asked)
-    return Questions(tuple(replace(one, relation=None) for one in asked), tuple(truth))
+    return [one if holds else replace(one, relation=None) for one, holds in rows]
 
 
 def evaluate(
-    version: Version, questions: Questions, *, min_confidence: float | None = None, progress: Progress | None = None
+    version: Version,
+    questions: Sequence[Example],
+    *,
+    min_confidence: float | None = None,
+    progress: Progress | None = None,
 ) -> Evaluation:
     """Compare the answers of a version with the truth."""
-    answers = version.predict(questions.examples, top=1, min_confidence=min_confidence, progress=progress)
-    names = {one: find_relation(one, version.relations) for one in set(questions.truth) if one is not None}
+    answers = version.predict(questions, top=1, min_confidence=min_confidence, progress=progress)
+    names = {one.relation: find_relation(one.relation, version.relations) for one in questions if one.relation}
     taught = {one: found.id for one, found in names.items() if found}
-    truth = [taught.get(one or "") for one in questions.truth]
+    truth = [taught.get(one.relation or "") for one in questions]
     given = [answer.relation for answer in answers]
     first = [answer.ranked[0].relation for answer in answers]
     pairs = Counter(zip(truth, given, strict=True))
@@ -93,7 +89,7 @@ def evaluate(
         },
         dict(pairs),
         tuple(sorted(names.keys() - taught.keys())),
-        sum(pair_key(one) in lessons for one in questions.examples),
+        sum(pair_key(one) in lessons for one in questions),
     )
 
 
@@ -147,34 +143,21 @@ def labelled_cells(
     version: Version, labelled: Labelled, *, no_relation: Collection[str] = (), progress: Progress | None = None
 ) -> Cells:
     """Ask a version about labelled rows (a file in any known format, or a list) or about annotated texts."""
-    no_relation = names_of(no_relation, "no_relation")
     if is_annotated(labelled):
         return _text_cells(version, read_annotated(labelled))
-    if isinstance(labelled, str | Path):
-        labelled = read_examples(user_path(labelled), no_relation=no_relation)
-    if isinstance(labelled, Reading):
-        reading = labelled
-        rows = [*((one, True) for one in (*reading.examples, *reading.unrelated))]
-        rows += [(one, False) for one in reading.counterexamples]
-    else:
-        rows = labelled_rows_of(labelled)  # type: ignore[arg-type]  # annotated texts were read above
-    return _row_cells(version, rows, {None, NO_RELATION, *no_relation}, progress)
+    return _row_cells(version, read_labelled(labelled, no_relation), progress)
 
 
-def _row_cells(
-    version: Version, rows: Sequence[tuple[Example, bool]], none: Collection[str | None], progress: Progress | None
-) -> Cells:
-    state, known = version.state, version.relations
-    taught = [one.example for own in state.known for one in (*own.lessons, *own.counterexamples)]
-    taught += [one.example for one in state.unrelated]
-    seen = set(map(pair_in_sentence, taught))
-    ids = {name: find_relation(name, known) for name in {one.relation for one, _ in rows} if name is not None}
+def _row_cells(version: Version, rows: Sequence[tuple[Example, bool]], progress: Progress | None) -> Cells:
+    known, taught = version.relations, taught_keys(version.state)
+    seen = {pair_in_sentence(one) for one, _ in rows if pair_key(one) in taught}
+    ids = {name: find_relation(name, known) for name in {one.relation for one, _ in rows} if name}
     questions: dict[object, Example] = {}
     holding: dict[object, set[str]] = {}
     denied: dict[object, set[str]] = {}  # of questions of which nothing else is known
     for example, holds in rows:
         key = pair_in_sentence(example)
-        relation = None if example.relation in none else ids[str(example.relation)]
+        relation = ids.get(example.relation or "")
         if key in seen or (not holds and relation is None):
             continue
         questions.setdefault(key, example)
@@ -183,18 +166,17 @@ def _row_cells(
         elif relation:
             denied.setdefault(key, set()).add(relation.id)
     answers = version.predict(list(questions.values()), top=len(known), progress=progress)
-    found = _Collected(version)
+    found = list[Cell]()
     for row, (pair, answer) in enumerate(zip(questions, answers, strict=True)):
         confidences = {one.relation: one.confidence for one in answer.ranked}
         if pair not in holding:  # only denials: the other relations are unknown
             confidences = {name: one for name, one in confidences.items() if name in denied[pair]}
-        found.add(confidences, holding.get(pair, ()), row)
-    left = len({pair_in_sentence(one) for one, _ in rows} & seen)
-    return found.cells(len(questions), left, in_text=False)
+        found += [(name, one, name in holding.get(pair, ()), row) for name, one in confidences.items()]
+    return _cells(version, found, len(questions), n_taught=len(seen))
 
 
 def _text_cells(version: Version, texts: Sequence[AnnotatedText]) -> Cells:
-    found = _Collected(version)
+    found = list[Cell]()
     for number, one in enumerate(texts):
         truth: dict[tuple[str, str], set[str]] = {}
         for head, name, tail in one.triples():
@@ -207,31 +189,20 @@ def _text_cells(version: Version, texts: Sequence[AnnotatedText]) -> Cells:
             for each in answer.ranked:
                 surest[each.relation] = max(each.confidence, surest.get(each.relation, 0.0))
         for pair, confidences in asked.items():
-            found.add(confidences, truth.get(pair, set()), number)
+            found += [(name, each, name in truth.get(pair, ()), number) for name, each in confidences.items()]
         for pair in truth.keys() - asked.keys():  # not in one sentence: missed at any threshold
-            found.add(dict.fromkeys(truth[pair], MISSED), truth[pair], number)
-    return found.cells(len(texts), 0, in_text=True)
+            found += [(name, MISSED, True, number) for name in truth[pair]]
+    return _cells(version, found, len(texts), in_text=True)
 
 
-class _Collected:
-    """Cells while they are collected."""
-
-    def __init__(self, version: Version) -> None:
-        self.places = {one.id: place for place, one in enumerate(version.relations)}
-        self.rows: list[tuple[int, float, bool, int]] = []
-
-    def add(self, confidences: Mapping[str, float], holding: Collection[str], row: int) -> None:
-        """Add the confidences of a question by relation."""
-        self.rows += [(self.places[name], one, name in holding, row) for name, one in confidences.items()]
-
-    def cells(self, n_rows: int, n_taught: int, *, in_text: bool) -> Cells:
-        relations, confidences, holds, rows = (
-            (np.array(one) for one in zip(*self.rows, strict=True))
-            if self.rows
-            else (np.zeros(0, dtype=np.int64) for _ in range(4))
-        )
-        folds = np.random.default_rng(0).permutation(max(n_rows, 1)) % FOLDS
-        return Cells(relations, confidences, holds.astype(bool), folds[rows], n_rows, n_taught, in_text)
+def _cells(version: Version, rows: Sequence[Cell], n_rows: int, *, n_taught: int = 0, in_text: bool = False) -> Cells:
+    places = {one.id: place for place, one in enumerate(version.relations)}
+    relations = np.array([places[name] for name, *_ in rows], dtype=np.int64)
+    confidences = np.array([one for _, one, *_ in rows], dtype=np.float64)
+    holds = np.array([one for *_, one, _ in rows], dtype=bool)
+    folds = np.random.default_rng(0).permutation(max(n_rows, 1)) % FOLDS
+    numbers = np.array([row for *_, row in rows], dtype=np.int64)
+    return Cells(relations, confidences, holds, folds[numbers], n_rows, n_taught, in_text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,24 +248,23 @@ def best_threshold(confidences: np.ndarray, holds: np.ndarray, precision: float)
     return (float(sorted_[at]) + below) / 2
 
 
-def best_precision(cells: Cells) -> RelationScore:
-    """The highest precision of at least `LEAST_ANSWERS` answers."""
-    order = np.argsort(-cells.confidences, kind="stable")
-    right, counts = np.cumsum(cells.holds[order]), np.arange(1, len(order) + 1)
-    at = LEAST_ANSWERS - 1 + int(np.argmax((right / counts)[LEAST_ANSWERS - 1 :]))
-    return RelationScore(int(cells.holds.sum()), int(right[at]), int(counts[at]))
-
-
 def tuned(version: Version, cells: Cells, precision: float) -> tuple[Thresholds, Tuned]:
     """Fit thresholds and estimate what they do; raise if the precision cannot be reached."""
-    _refuse_unfit(cells, precision)
+    n, taught = int(cells.holds.sum()), f" ({cells.n_taught} rows were taught and do not count)"
+    if not 0 < precision < 1:
+        raise DataError(f"precision: must be between 0 and 1, got {precision:g}.")
+    if n < LEAST_ROWS:
+        got = f"{n}{taught if cells.n_taught else ''}"
+        raise DataError(f"Thresholds need at least {LEAST_ROWS} labelled rows of known relations, got {got}.")
+    if cells.holds.all():
+        raise DataError("Every relation holds in every row; give rows of other relations, or of no_relation.")
     found = fit(cells, precision)
     if found.overall is None:
-        best = best_precision(cells)
+        right = np.cumsum(cells.holds[np.argsort(-cells.confidences, kind="stable")])
+        best = np.max((right / np.arange(1, len(right) + 1))[LEAST_ANSWERS - 1 :])
         raise DataError(
-            f"No threshold reaches a precision of {precision:g}: the highest is {best.precision:.2f} at a recall of "
-            f"{best.recall:.2f}. Nothing was changed. Judge more sentences (judge, erda teach --not), or ask for a "
-            "lower precision."
+            f"No threshold reaches a precision of {precision:g}: the highest is {best:.2f}. Nothing was changed. "
+            "Judge more sentences (judge, erda teach --not), or ask for a lower precision."
         )
     answered = np.zeros(len(cells.holds), dtype=bool)
     for fold in range(FOLDS):
@@ -316,14 +286,3 @@ def tuned(version: Version, cells: Cells, precision: float) -> tuple[Thresholds,
     return thresholds, Tuned(
         version.number, precision, cells.n_rows, found.overall, everything, relations, cells.in_text, cells.n_taught
     )
-
-
-def _refuse_unfit(cells: Cells, precision: float) -> None:
-    if not 0 < precision < 1:
-        raise DataError(f"precision: must be between 0 and 1, got {precision:g}.")
-    n = int(cells.holds.sum())
-    taught = f" ({cells.n_taught} rows were taught and do not count)" if cells.n_taught else ""
-    if n < LEAST_ROWS:
-        raise DataError(f"Thresholds need at least {LEAST_ROWS} labelled rows of known relations, got {n}{taught}.")
-    if cells.holds.all():
-        raise DataError("Every relation holds in every row; give rows of other relations, or of no_relation.")

@@ -8,8 +8,6 @@ predict.py, README.md                       the loader: onnxruntime, tokenizers 
 from __future__ import annotations
 
 import hashlib
-import html
-import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ from erda.app.calibration import LEAST_KNOWN
 from erda.app.version import Version
 from erda.encoders import TransformerSettings
 from erda.encoders.onnx_encoder import OnnxEncoder, PackedEncoder
-from erda.errors import DataError, ModelError, SettingsError, WriteError, printable, require
+from erda.errors import DataError, ModelError, SettingsError, WriteError, require
 from erda.fields import checked_settings
 from erda.files import (
     cannot_write,
@@ -34,23 +32,19 @@ from erda.files import (
 )
 from erda.methods.base import Method
 from erda.methods.posterior import Posterior
-from erda.text.descriptions import meaning_of, patterns_of
-from erda.types import Relation
 
 VERSION = 1
 RELATIONS, SCORES = "relations.json", "scores.npz"
 # self-contained modules of erda; an export contains copies of them in its own package
 MODULES = (
     *("errors", "types", "text.sentences", "text.marks", "encoders.tokens", "methods.expected"),
-    "methods.open_head",
-    *("app.calibration", "app.standalone"),
+    *("methods.open_head", "app.calibration", "app.standalone"),
 )
 PACKAGE = "erda_export"
 FILES = (
     *("model.onnx", "tokenizer.json", "encoder.json", RELATIONS, SCORES, "predict.py", "README.md"),
     *(f"{PACKAGE}/{name}.py" for name in ("__init__", *(one.replace(".", "_") for one in MODULES))),
 )
-_MARKDOWN = re.compile(r"[\\`*_{}\[\]()#+.!|~-]")
 LAUNCHER = """\
 import sys
 
@@ -81,9 +75,7 @@ From a program, with this folder on the path:
     from predict import Predictor
     answers = Predictor().predict(["[[SpaceX]] was founded in 2002 by {{{{Elon Musk}}}}."])
 
-Version {version} of the extractor; encoder {model} ({engine}), method {method}. The relations:
-
-{relations}
+Version {version} of the extractor; encoder {model} ({engine}), method {method}. `relations.json` lists the relations.
 """
 
 
@@ -113,7 +105,9 @@ def export(version: Version, folder: str | Path, *, engine: str | None = None) -
         write_json(part / RELATIONS, _about(version, part))
         for name, source in _code().items():
             write_bytes(part / name, source)
-        write_bytes(part / "README.md", _readme(version, packed).encode())
+        about = {"n": len(version.relations), "erda": __version__, "version": version.number, "method": method.name}
+        about |= {"model": packed.about.model, "engine": packed.about.engine}
+        write_bytes(part / "README.md", README.format(**about).encode())
         part.replace(folder)
     except OSError as fault:
         raise WriteError(cannot_write(folder, fault)) from fault
@@ -169,28 +163,3 @@ def _about(version: Version, folder: Path) -> dict[str, Any]:
         ],
         "sha256": {SCORES: hashlib.sha256(read_bytes(folder / SCORES)).hexdigest()},
     }
-
-
-def _readme(version: Version, packed: PackedEncoder) -> str:
-    relations = version.method.relations
-    return README.format(
-        n=len(relations),
-        erda=__version__,
-        version=version.number,
-        model=packed.about.model,
-        engine=packed.about.engine,
-        method=version.method.name,
-        relations="\n".join(map(_item, relations)),
-    )
-
-
-def _item(relation: Relation) -> str:
-    """A relation as an item of a Markdown list; its patterns are items below it."""
-    name, meaning = _plain_text(relation.name), _plain_text(meaning_of(relation.description))
-    item = f"- {name}: {meaning}" if meaning else f"- {name}"
-    return "\n".join([item, *(f"  - {_plain_text(line)}" for line in patterns_of(relation.description))])
-
-
-def _plain_text(text: str) -> str:
-    """Escape text for Markdown and HTML, on one line."""
-    return _MARKDOWN.sub(r"\\\g<0>", html.escape(" ".join(printable(text).split()), quote=False))

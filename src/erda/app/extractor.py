@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import EllipsisType
 from typing import Any, overload
@@ -19,33 +20,22 @@ from erda.answers import (
     TripleEvaluation,
     Tuned,
 )
+from erda.app import teach
 from erda.app.entities import Entities
 from erda.app.evaluation import Labelled, evaluate, evaluate_extraction, labelled_cells, read_questions, tuned
-from erda.app.inputs import ExampleInput, check_bool, example_of, refuse_sentence, types_of
+from erda.app.inputs import ExampleInput, check_bool, example_of, types_of
 from erda.app.review_journal import purge_reviews
-from erda.app.state import NOTHING, Judgement, Lesson, VersionInfo, now
-from erda.app.store import Store, forget, undo
-from erda.app.teach import (
-    Teachable,
-    Teaching,
-    added,
-    combined,
-    declared,
-    judged,
-    listed,
-    read_teaching,
-    redescribed,
-    renamed,
-    taken_back,
-)
+from erda.app.state import Judgement, Lesson, VersionInfo
+from erda.app.teach import Teachable, Teaching
 from erda.app.texts import AnnotatedText, read_annotated
-from erda.app.version import NOTHING_TAUGHT, TOP, Version
-from erda.app.version_log import SetupRequest, VersionLog
+from erda.app.version import TOP, Version
+from erda.app.version_log import SetupRequest, VersionLog, save_copy
+from erda.data.formats.row_collector import Reading
 from erda.encoders.contract import Encoder
 from erda.errors import DataError
-from erda.files import remove_left_lock, user_path
+from erda.files import user_path
 from erda.methods import find_method
-from erda.types import NO_RELATION, Example, Relation, Task
+from erda.types import Example, Relation
 
 
 class Extractor:
@@ -84,16 +74,7 @@ class Extractor:
             method = find_method(method).name
         asked = SetupRequest(method, method_settings or {}, encoder, encoder_settings or {}, device)
         extractor = cls(user_path(folder), asked)
-        store = extractor._log.store
-        if version is not None:
-            store.refuse_missing(version)
-            with store.writing(mend=True):
-                store.point(version)
-        if store.exists():
-            if relearn:
-                extractor._log.relearn(progress)
-            else:
-                extractor.refresh()
+        extractor._log.load(version, relearn=relearn, progress=progress)
         return extractor
 
     # -- questions -----------------------------------------------------------------------------------------------------
@@ -179,7 +160,7 @@ class Extractor:
 
     def evaluate(
         self,
-        questions: str | Path | Iterable[ExampleInput],
+        questions: str | Path | Reading | Iterable[ExampleInput],
         *,
         no_relation: Collection[str] = (),
         min_confidence: float | None = None,
@@ -204,9 +185,12 @@ class Extractor:
 
         The annotated entities are given to `extract`, unless a tagger is to `find_entities`.
         """
-        found = read_annotated(user_path(texts) if isinstance(texts, str) else texts)
         return evaluate_extraction(
-            self.version, found, find_entities=find_entities, min_confidence=min_confidence, progress=progress
+            self.version,
+            read_annotated(texts),
+            find_entities=find_entities,
+            min_confidence=min_confidence,
+            progress=progress,
         )
 
     def suggest(
@@ -247,20 +231,19 @@ class Extractor:
         Teaching a known relation adds to its examples. Examples already taught are skipped; an example taught as
         another relation, or as a counterexample of this one, moves.
         """
-        if isinstance(relation, Task | Iterable) and not isinstance(relation, str):
-            raise DataError("teach() takes one relation and its examples; teach several relations with teach_many().")
-        return self._teach(
+        read = partial(
+            teach.read_one,
             relation,
-            progress,
             examples=examples,
             counterexamples=counterexamples,
             unrelated=unrelated,
             description=description,
         )
+        return self._add(read, progress)
 
     def teach_many(
         self,
-        what: Task | Mapping[Any, Iterable[ExampleInput]] | Iterable[ExampleInput],
+        what: Teachable,
         *,
         counterexamples: Iterable[ExampleInput] = (),
         unrelated: Iterable[ExampleInput] = (),
@@ -272,45 +255,23 @@ class Extractor:
         a row with `"holds": false` is one. In `unrelated` sentences no known relation holds, as in examples whose
         relation is `no_relation`.
         """
-        if isinstance(what, str | Relation) or not isinstance(what, Task | Iterable):
-            raise DataError("teach_many() takes a mapping, examples or a Task; teach one relation with teach().")
-        return self._teach(what, progress, counterexamples=counterexamples, unrelated=unrelated)
+        return self._add(partial(teach.read_many, what, counterexamples=counterexamples, unrelated=unrelated), progress)
 
     def judge(self, example: ExampleInput, relation: str, *, holds: bool = True) -> Taught:
         """Say whether a known relation holds in a sentence: it becomes an example or a counterexample.
 
         The same sentence judged the other way moves. A counterexample does not change what the method has learned.
         """
-        refuse_sentence(relation)
         return self.judge_many([Judgement(example_of(example), relation, holds)])
 
     def judge_many(self, judgements: Iterable[Judgement]) -> Taught:
         """Judge several sentences (`judge`) in one version."""
-        given = list(judgements)
-        return self._add(lambda: judged(given, self.relations))
+        return self._add(partial(teach.judged, judgements))
 
-    def _teach(
-        self, what: Teachable, progress: Progress | None, *, description: str = "", **sentences: Iterable[ExampleInput]
-    ) -> Taught:
-        given, some = listed(what), {kind: listed(one) for kind, one in sentences.items()}
-
-        def read() -> tuple[Teaching, str]:
-            new = read_teaching(given, self.relations, description=description, **some)
-            return new, f"taught {', '.join(one.id for one in new.relations) or NO_RELATION}"
-
-        return self._add(read, progress, as_it_stands=isinstance(what, Task))
-
-    def _add(
-        self, read: Callable[[], tuple[Teaching, str]], progress: Progress | None = None, *, as_it_stands: bool = False
-    ) -> Taught:
-        """Add a teaching. It is read again if another process has changed the relations before the lock was free."""
-        if self._log.store.exists():
-            self.refresh()
-        (new, said), known = read(), self.relations
+    def _add(self, read: Callable[[Sequence[Relation]], Teaching], progress: Progress | None = None) -> Taught:
+        """Add a teaching. It is read while no other process writes: its names depend on the known relations."""
         with self._log.writing(begin=True) as before:
-            if self.relations != known:
-                new, said = read()
-            after, report = added(before, new, said, as_it_stands=as_it_stands)
+            after, report = teach.added(before, read(before.relations))
             if (after.known, after.unrelated) == (before.known, before.unrelated):
                 return Taught(before.stamp.number, duplicates=report.duplicates)
             return replace(report, version=self._log.learn(after, progress).number)
@@ -328,26 +289,26 @@ class Extractor:
     def take_back_many(self, examples: Iterable[int | ExampleInput], *, progress: Progress | None = None) -> int:
         """Take several examples back (`take_back`) in one version."""
         chosen = list(examples)
-        return self._log.change(lambda state: taken_back(state, chosen), progress)
+        return self._log.change(lambda state: teach.taken_back(state, chosen), progress)
 
     def forget(self, relation: str) -> int:
         """Drop a relation and its examples, which earlier versions still hold; return the new version."""
-        return self._log.edit(lambda store: forget(store, relation))
+        return self._log.change(lambda state: teach.forgotten(state, relation))
 
     def rename(self, relation: str, new_name: str | Relation, *, progress: Progress | None = None) -> int:
         """Rename a relation; its examples and description stay. Return the new version."""
-        return self._log.change(lambda state: renamed(state, relation, new_name), progress)
+        return self._log.change(lambda state: teach.renamed(state, relation, new_name), progress)
 
     def merge(self, relation: str, into: str, *, progress: Progress | None = None) -> int:
         """Move all examples and patterns of one relation into another, and drop the first; return the new version."""
-        return self._log.change(lambda state: combined(state, relation, into), progress)
+        return self._log.change(lambda state: teach.combined(state, relation, into), progress)
 
     def describe(self, relation: str, description: str, *, progress: Progress | None = None) -> int:
         """Replace the description of a relation, or remove it with an empty text; return the current version.
 
         Lines that mark both entities are patterns, as in `teach`: `"who began it\\n[[X]] was founded by {{Y}}."`.
         """
-        return self._log.change(lambda state: redescribed(state, relation, description), progress)
+        return self._log.change(lambda state: teach.redescribed(state, relation, description), progress)
 
     def declare(
         self,
@@ -362,7 +323,7 @@ class Extractor:
         """
         given = {"head_types": head_types, "tail_types": tail_types}
         types = {name: types_of(one, name) for name, one in given.items() if not isinstance(one, EllipsisType)}
-        return self._log.change(lambda state: declared(state, relation, **types))
+        return self._log.change(lambda state: teach.declared(state, relation, **types))
 
     def tune(
         self,
@@ -393,20 +354,19 @@ class Extractor:
 
     def undo(self) -> int:
         """Return to the version before the current one; return its number."""
-        return self._log.edit(lambda store: undo(store).parent or 0)
+        with self._log.writing() as state:
+            if state.stamp.parent is None:
+                raise DataError("There is nothing to undo: this is the first version.")
+            return self._log.point(state.stamp.parent)
 
     def rollback(self, version: int) -> int:
         """Make any version on disk the current one. Later versions stay on disk."""
         with self._log.writing():
-            found = self._log.at(version)
-            self._log.store.point(version)
-            self._log.current = found
-            return version
+            return self._log.point(version)
 
     def history(self) -> list[VersionInfo]:
         """List all versions on disk, oldest first."""
-        store = self._log.store
-        return store.history() if store.exists() else []
+        return self._log.store.history() if self._log.store.exists() else []
 
     def prune(self, *, keep: int = 1, purge: bool = False) -> int:
         """Remove all versions except the last `keep` and the current one; return the number of removed versions.
@@ -418,17 +378,11 @@ class Extractor:
         if type(keep) is not int or keep < 0:
             raise DataError(f"keep: must be at least 0, got {keep!r:.80}.")
         with self._log.writing() as state:
-            log = self._log
             if not purge:
-                numbers = log.store.numbers()
-                return log.store.prune(numbers[max(len(numbers) - keep, 0) :])
+                numbers = self._log.store.numbers()
+                return self._log.store.prune(numbers[max(len(numbers) - keep, 0) :])
             purge_reviews(self.folder, state.known)
-            stamp = replace(state.stamp, parent=None, what="removed what was forgotten", time=now())
-            known = tuple(replace(one, origin="", merged=()) for one in state.known)  # they hold former names
-            written = log.store.write(replace(state, stamp=stamp, known=known), near=state)
-            log.at_hand.clear()
-            log.current = log.keep(written)
-            return log.store.prune(())
+            return self._log.purge(state)
 
     def refresh(self) -> int:
         """Load what another process has taught; return the number of the current version."""
@@ -436,14 +390,7 @@ class Extractor:
 
     def save(self, folder: str | Path) -> None:
         """Write the current version as a new store without history. This extractor stays in its folder."""
-        store, state = Store(user_path(folder)), self.version.state
-        if state.stamp.setup is NOTHING:
-            raise DataError(NOTHING_TAUGHT)
-        if store.exists():
-            remove_left_lock(store.folder)
-            raise DataError(f"{folder} holds an extractor already; name another folder.")
-        with store.writing(begin=True):
-            store.write(replace(state, stamp=replace(state.stamp, parent=None)))
+        save_copy(self.version.state, user_path(folder))
 
     def export(self, folder: str | Path, *, engine: str | None = None) -> Path:
         """Write the current version as a folder that answers without erda (`erda.app.export`)."""

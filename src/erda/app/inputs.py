@@ -17,7 +17,6 @@ R = TypeVar("R")
 ExampleInput = str | Example | Mapping[str, Any]  # inline marks; an example; a row of our own format (tokens or text)
 MOST_CHARACTERS = 20_000  # per sentence
 LONGEST_NAME, LONGEST_DESCRIPTION = 200, 5_000
-MOST_TYPES = 100  # of the entities of a relation
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 
 
@@ -45,13 +44,7 @@ def says_it_holds(given: ExampleInput) -> bool:
 
 def examples_of(given: Iterable[ExampleInput]) -> list[Example]:
     """Read questions; their relations are dropped."""
-    return [replace(one, relation=None) for one in labelled_examples_of(given)]
-
-
-def labelled_examples_of(given: Iterable[ExampleInput]) -> list[Example]:
-    """Read examples with the relations that they name, counterexamples without."""
-    rows = labelled_rows_of(given)
-    return [example if holds else replace(example, relation=None) for example, holds in rows]
+    return [replace(one, relation=None) for one, _ in labelled_rows_of(given)]
 
 
 def labelled_rows_of(given: Iterable[ExampleInput]) -> list[tuple[Example, bool]]:
@@ -145,8 +138,6 @@ def types_of(given: Iterable[str] | None, name: str) -> tuple[str, ...]:
     types = tuple(dict.fromkeys(map(spaced, given)))
     if not all(types) or any(_CONTROL.search(one) or len(one) > LONGEST_NAME for one in types):
         raise DataError(f"{name}: expected names of types, such as PERSON, got {list(given)!r:.80}.")
-    if len(types) > MOST_TYPES:
-        raise DataError(f"{name}: at most {MOST_TYPES} types, got {len(types):,}.")
     return types
 
 

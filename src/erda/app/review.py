@@ -25,7 +25,7 @@ from erda.answers import Progress
 from erda.app.candidates import Candidate, CandidatePool
 from erda.app.entities import NO_ENTITY
 from erda.app.extractor import Extractor
-from erda.app.inputs import check_text
+from erda.app.inputs import check_text, read_each
 from erda.app.review_journal import FOLDER, PENDING, TEXTS, Decision, ReviewJournal, Said, vectors_path
 from erda.app.state import Judgement, pair_key, present_id, taught_keys
 from erda.app.store import Store
@@ -105,11 +105,7 @@ class SharedReview:
         if not version.state.known:
             raise DataError(NOTHING_TAUGHT)
         texts = [text for text in texts if text.strip()]
-        for place, text in enumerate(texts, 1):
-            try:
-                check_text(text, most=None)
-            except DataError as fault:
-                raise DataError(f"text {place}: {fault}") from None
+        read_each(texts, partial(check_text, most=None), what="text")
         given = ReviewTexts(tuple(texts), pronouns)
         pool = self._read_pool(version, given, progress)
         pool.ranked(version, progress=progress)
@@ -148,10 +144,10 @@ class SharedReview:
                 raise DataError("This pair is not the one to decide about. Ask for the next pair.")
             name = version.known(instead).id if instead else one.relation
             if holds is None:
-                journal.add(Decision(key, one.relation, "skip"))
+                journal.add([Decision(key, one.relation, "skip")])
             else:
                 said: Said = "no" if not holds else "yes" if name == one.relation else "other"
-                journal.add(Decision(key, name, said), judgement_of(version, one.example, name, holds=holds))
+                journal.add([Decision(key, name, said)], [judgement_of(version, one.example, name, holds=holds)])
             return True
 
     def accept(self, version: Version, *, least: float, relation: str | None = None) -> list[str]:
@@ -159,7 +155,7 @@ class SharedReview:
         with self._open(version) as journal:
             left = self._left(version, version.known(relation).id if relation else None, journal)
             chosen = [one for one in left if round(one.confidence, 4) >= least]
-            journal.add_all(
+            journal.add(
                 [Decision(one.key, one.relation, "accepted") for one in chosen],
                 [judgement_of(version, one.example, one.relation, holds=True) for one in chosen],
             )
@@ -189,7 +185,7 @@ class SharedReview:
             decided = waiting | {one.key: one.relation for one in journal.decisions}
             keys = [key for key in keys if key in decided] if keys else [one.key for one in journal.decisions[-1:]]
             extractor.take_back_many(_taught(extractor, set(keys) - waiting.keys()))
-            journal.add_all([Decision(key, decided[key], "undo") for key in keys])
+            journal.add([Decision(key, decided[key], "undo") for key in keys])
             if waiting.keys() & set(keys):  # last: after a kill the judgement counts, and its pair is shown again
                 journal.write_pending([one for one in journal.pending if pair_key(one.example) not in keys])
             again = [self._candidates[key] for key in keys if key in self._candidates]
@@ -322,7 +318,7 @@ class Review:
         self._only = self.version.known(relation) if relation else None
         self._done = list[str]()  # keys of the decisions so far
         self.save()
-        self._view = self._next()
+        self.view = self._next()
 
     @property
     def version(self) -> Version:
@@ -345,7 +341,7 @@ class Review:
     @property
     def current(self) -> Candidate | None:
         """The pair to decide about."""
-        return self._view.current
+        return self.view.current
 
     def judge(self, *, holds: bool, relation: str | None = None) -> None:
         """Say whether the proposed relation holds, or that another relation does."""
@@ -361,10 +357,10 @@ class Review:
         key = self.current.key
         self._shared.judge(self.version, key, holds=holds, instead=instead, relation=self.relation)
         self._done.append(key)
-        self._view = self._next()
-        if self._view.n_waiting >= PER_VERSION or (self._view.n_waiting and self.current is None):
+        self.view = self._next()
+        if self.view.n_waiting >= PER_VERSION or (self.view.n_waiting and self.current is None):
             self.save()
-            self._view = self._next()
+            self.view = self._next()
 
     def undo(self) -> bool:
         """Take the last decision of this session back and show its pair again; return whether there was one."""
@@ -372,7 +368,7 @@ class Review:
             return False
         self._shared.undo(self.extractor, self._done[-1:])
         self._done.pop()
-        self._view = self._next()
+        self.view = self._next()
         return True
 
     def save(self) -> None:
@@ -385,17 +381,12 @@ class Review:
     @property
     def progress(self) -> ReviewProgress:
         """Counts so far."""
-        return self._view.progress
+        return self.view.progress
 
     @property
     def why_nothing(self) -> str:
         """The reason why there is no current pair."""
-        return self._view.reason
-
-    @property
-    def why_unplaced(self) -> str:
-        """A line about judgements that cannot become part of a version; empty if there is none."""
-        return self._view.unplaced
+        return self.view.reason
 
 
 @contextmanager

@@ -61,10 +61,11 @@ class ReviewJournal:
         for path in (folder, folder / SHOWN):
             if path.is_symlink():
                 raise DataError(f"{path}: is a symbolic link; erda does not write through it. Move it away.")
-        self.folder = folder
-        remove_unfinished(folder)
+        self.folder, path = folder, folder / PENDING
         self.decisions = list(_read_decisions(folder / SHOWN))
-        self.pending = _read_pending(folder / PENDING)
+        self.pending = (
+            read_sealed(path, PendingJudgements, remedy=f"Delete {path}.").judgements if path.exists() else ()
+        )
 
     @property
     def shown(self) -> set[str]:
@@ -74,16 +75,13 @@ class ReviewJournal:
     def drop_undone(self, held: Set[str]) -> None:
         """Drop the decisions whose judgement is neither pending nor in `held`, the keys of a version: it was undone.
 
-        The file keeps them, so that they count again if the version comes back.
+        Skipped pairs stay. The file keeps all decisions, so that they count again if the version comes back.
         """
-        self.decisions = _without_dropped(self.decisions, self.pending, held)
+        held = held | {pair_key(one.example) for one in self.pending}
+        self.decisions = [one for one in self.decisions if one.said == "skip" or one.key in held]
 
-    def add(self, decision: Decision, judgement: Judgement | None = None) -> None:
-        """Write a decision, and its judgement first: after a kill between the two, the judgement counts."""
-        self.add_all([decision], [] if judgement is None else [judgement])
-
-    def add_all(self, decisions: Sequence[Decision], judgements: Sequence[Judgement] = ()) -> None:
-        """Write several decisions."""
+    def add(self, decisions: Sequence[Decision], judgements: Sequence[Judgement] = ()) -> None:
+        """Write decisions, and their judgements first: after a kill between the two, the judgements count."""
         if judgements:
             self.write_pending((*self.pending, *judgements))
         if decisions:
@@ -92,7 +90,8 @@ class ReviewJournal:
             self.decisions = _without_undone([*self.decisions, *decisions])
 
     def write_pending(self, judgements: Iterable[Judgement]) -> None:
-        """Replace the pending judgements."""
+        """Replace the pending judgements; what a killed process left is removed first."""
+        remove_unfinished(self.folder)
         self.pending = tuple(judgements)
         write_json(self.folder / PENDING, sealed(PendingJudgements(self.pending)))
 
@@ -116,21 +115,11 @@ def _without_undone(rows: Iterable[Decision]) -> list[Decision]:
     return list(kept.values())
 
 
-def _without_dropped(rows: Iterable[Decision], pending: Iterable[Judgement], held: Set[str]) -> list[Decision]:
-    """The decisions that count: skipped pairs, and those whose judgement is pending or in `held`."""
-    held = held | {pair_key(one.example) for one in pending}
-    return [one for one in rows if one.said == "skip" or one.key in held]
-
-
-def _read_pending(path: Path) -> tuple[Judgement, ...]:
-    return read_sealed(path, PendingJudgements, remedy=f"Delete {path}.").judgements if path.exists() else ()
-
-
 def shown_keys(store: Path, held: Set[str]) -> set[str]:
     """The keys of all pairs that were shown in reviews of a store, except where the judgement was undone."""
-    folder = store / FOLDER
-    rows, pending = _read_decisions(folder / SHOWN), _read_pending(folder / PENDING)
-    return {one.key for one in _without_dropped(rows, pending, held)}
+    journal = ReviewJournal(store / FOLDER)
+    journal.drop_undone(held)
+    return journal.shown
 
 
 def vectors_path(store: Path, encoder: EncoderSpec) -> Path:

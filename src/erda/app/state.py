@@ -74,10 +74,6 @@ class TaughtRelation:
         """Everything that the method learns from; counterexamples and declarations do not change the method."""
         return self.relation, self.since, self.lessons
 
-    def before(self, teaching: int) -> TaughtRelation:
-        """The relation with the examples of earlier teachings only."""
-        return replace(self, lessons=tuple(one for one in self.lessons if one.teaching < teaching))
-
 
 def present_id(relation: str, identity: str, known: Sequence[TaughtRelation]) -> str | None:
     """Find the present id of a relation that may be renamed, merged or taught again; None if it is gone."""
@@ -165,6 +161,10 @@ class RelationFiles:
     n_examples: int
     n_counterexamples: int = 0
 
+    def objects(self) -> set[str]:
+        """The names of the objects."""
+        return {f"{self.about}.json"} | ({f"{self.rows}.safetensors"} if self.rows else set())
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class State:
@@ -178,8 +178,6 @@ class State:
     learned: Checkpoint | None = None  # None: nothing was taught yet
     unrelated: tuple[Lesson, ...] = ()
     thresholds: Thresholds | None = None
-    files: Mapping[str, RelationFiles] = field(default_factory=dict)  # relation -> its objects, once written
-    unrelated_file: str = ""  # the sha256 of its object, once written
 
     @property
     def relations(self) -> tuple[Relation, ...]:
@@ -198,15 +196,6 @@ class RelationPart:
     known: TaughtRelation
     kept: tuple[Example, ...] = ()
     rows: Mapping[str, np.ndarray] = field(default_factory=dict)
-
-    def is_same(self, other: RelationPart | None) -> bool:
-        """Whether nothing changed: equal lessons and identical array objects."""
-        return (
-            other is not None
-            and (self.known, self.kept) == (other.known, other.kept)
-            and self.rows.keys() == other.rows.keys()
-            and all(tensor is other.rows[name] for name, tensor in self.rows.items())
-        )
 
 
 def parts_of(state: State) -> list[RelationPart]:
@@ -277,15 +266,9 @@ class VersionFile:
 
     def objects(self) -> set[str]:
         """The names of all its objects."""
-        found = {name for one in self.relations for name in object_names(one)}
+        found = {name for one in self.relations for name in one.objects()}
         found |= {f"{self.shared}.safetensors"} if self.shared else set()
         return found | ({f"{self.unrelated}.json"} if self.unrelated else set())
-
-    def is_same(self, other: VersionFile) -> bool:
-        """Whether two versions are equal except for the time of writing."""
-        return replace(self, stamp=replace(self.stamp, time="", identity="")) == replace(
-            other, stamp=replace(other.stamp, time="", identity="")
-        )
 
     def info(self, current: int) -> VersionInfo:
         """The entry of this version in the history."""
@@ -303,11 +286,6 @@ class VersionFile:
             sum(one.n_counterexamples for one in self.relations),
             self.n_unrelated,
         )
-
-
-def object_names(files: RelationFiles) -> set[str]:
-    """The names of a relation's objects."""
-    return {f"{files.about}.json"} | ({f"{files.rows}.safetensors"} if files.rows else set())
 
 
 def pair_key(example: Example) -> str:

@@ -17,29 +17,25 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
-from erda.app.inputs import known_relation
 from erda.app.state import (
     FORMAT,
     Lesson,
     RelationFile,
     RelationFiles,
     RelationPart,
-    Stamp,
     State,
     StoreHead,
     StoreMarker,
     UnrelatedFile,
     VersionFile,
     VersionInfo,
-    now,
-    object_names,
     parts_of,
 )
 from erda.errors import BusyError, DataError, ErdaError, ModelError, WriteError
@@ -79,24 +75,11 @@ class StoreObjects:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def has(self, names: Iterable[str]) -> bool:
-        """Whether all these objects exist."""
-        return all((self.folder / name).is_file() for name in names)
-
-    def verify(self, names: Iterable[str]) -> None:
-        """Raise a ModelError if one of these objects is missing or damaged."""
-        for name in names:
-            self._read(name)
-
     def read_relation(self, files: RelationFiles) -> RelationPart:
         """Read a relation with the arrays of the method."""
-        about = self.read_about(files)
-        return RelationPart(about.known, about.kept, self.read_tensors(files.rows))
-
-    def read_about(self, files: RelationFiles) -> RelationFile:
-        """Read a relation without the arrays."""
         content, place = self._read(f"{files.about}.json")
-        return decode_json(content, RelationFile, place=str(place), **DECODING)
+        about = decode_json(content, RelationFile, place=str(place), **DECODING)
+        return RelationPart(about.known, about.kept, self.read_tensors(files.rows))
 
     def read_unrelated(self, digest: str) -> tuple[Lesson, ...]:
         """Read the sentences in which no relation holds."""
@@ -263,13 +246,12 @@ class Store:
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    def read(self, number: int, near: State | None = None) -> State:
-        """Read a version; reuse the relations that it shares with `near`."""
+    def read(self, number: int) -> State:
+        """Read a version."""
         from erda.methods.base import Checkpoint
 
         version = self.version_file(number)
-        at_hand = {near.files[part.known.id]: part for part in parts_of(near)} if near and near.files else {}
-        parts = [at_hand.get(files) or self.objects.read_relation(files) for files in version.relations]
+        parts = [self.objects.read_relation(files) for files in version.relations]
         kept = [iter(part.kept) for part in parts]
         others = self.objects.read_tensors(version.shared)
         learned = Checkpoint(
@@ -285,37 +267,13 @@ class Store:
             _named(others, "encoder."),
         )
         known = tuple(part.known for part in parts)
-        files = dict(zip((one.id for one in known), version.relations, strict=True))
-        same = near is not None and near.unrelated_file == version.unrelated
-        unrelated = near.unrelated if near and same else self.objects.read_unrelated(version.unrelated)
-        return State(
-            version.stamp,
-            known,
-            learned if known else None,
-            unrelated,
-            version.thresholds,
-            files,
-            version.unrelated,
-        )
-
-    def verify(self, number: int) -> None:
-        """Raise a ModelError if a version cannot be read."""
-        self.objects.verify(self.version_file(number).objects())
-
-    def identity(self, number: int) -> str:
-        """The identity of a version, which changes when another version takes its number."""
-        return self.version_file(number).stamp.identity
+        unrelated = self.objects.read_unrelated(version.unrelated)
+        return State(version.stamp, known, learned if known else None, unrelated, version.thresholds)
 
     def current(self) -> VersionInfo:
         """The current version's line of the history."""
         number = self.head().current
         return self.version_file(number).info(number)
-
-    def content(self) -> State:
-        """Read the current version without the arrays of the method."""
-        version = self.version_file(self.head().current)
-        known = tuple(self.objects.read_about(files).known for files in version.relations)
-        return State(version.stamp, known, None, self.objects.read_unrelated(version.unrelated), version.thresholds)
 
     def history(self) -> list[VersionInfo]:
         """Every version on disk, oldest first."""
@@ -363,62 +321,31 @@ class Store:
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
-    def write(self, state: State, near: State | None = None) -> State:
-        """Write a version with the next free number, make it current and return it; objects of `near` stay."""
-        before = {part.known.id: part for part in parts_of(near)} if near else {}
-        files = {
-            part.known.id: self._written(part, before.get(part.known.id), near) or self.objects.write_relation(part)
-            for part in parts_of(state)
-        }
+    def write(self, state: State) -> State:
+        """Write a version with the next free number, make it current and return it."""
         places = {one.id: place for place, one in enumerate(state.known)}
         learned = state.learned
         others = {f"shared.{name}": tensor for name, tensor in learned.shared.items()} if learned else {}
         others |= {f"encoder.{name}": tensor for name, tensor in learned.weights.items()} if learned else {}
-        unrelated = near.unrelated_file if near and near.unrelated == state.unrelated else ""
-        if not self.objects.has([f"{unrelated}.json"]):
-            unrelated = self.objects.write_about(UnrelatedFile(state.unrelated)) if state.unrelated else ""
-        stamp = self.add(
-            VersionFile(
-                state.stamp,
-                learned.n_tasks if learned else 0,
-                tuple(files[one.id] for one in state.known),
-                tuple(places[example.relation or ""] for example in learned.kept) if learned else (),
-                self.objects.write_tensors(others),
-                FORMAT,
-                unrelated,
-                len(state.unrelated),
-                state.thresholds,
-            )
+        stamp = replace(state.stamp, number=self._next_number(), identity=token_hex(16))
+        version = VersionFile(
+            stamp,
+            learned.n_tasks if learned else 0,
+            tuple(map(self.objects.write_relation, parts_of(state))),
+            tuple(places[example.relation or ""] for example in learned.kept) if learned else (),
+            self.objects.write_tensors(others),
+            FORMAT,
+            self.objects.write_about(UnrelatedFile(state.unrelated)) if state.unrelated else "",
+            len(state.unrelated),
+            state.thresholds,
         )
-        return replace(state, stamp=stamp, files=files, unrelated_file=unrelated)
-
-    def add(self, version: VersionFile) -> Stamp:
-        """Write the file of a version whose objects exist, with the next free number, and make it current."""
-        numbered = self._numbered(replace(version, stamp=replace(version.stamp, identity=token_hex(16))))
-        stamp = numbered.stamp
-        write_json(self._version_path(stamp.number), sealed(numbered))
+        write_json(self._version_path(stamp.number), sealed(version))
         write_json(self.folder / HEAD, sealed(StoreHead(FORMAT, stamp.number, stamp.number, stamp.identity)))
-        return stamp
+        return replace(state, stamp=stamp)
 
-    def _written(self, part: RelationPart, before: RelationPart | None, near: State | None) -> RelationFiles | None:
-        """Return the objects that `near` wrote for an unchanged relation; None if there are none."""
-        files = near.files.get(part.known.id) if near and part.is_same(before) else None
-        return files if files and self.objects.has(object_names(files)) else None
-
-    def _numbered(self, version: VersionFile) -> VersionFile:
-        """Give a version a number that has never been used.
-
-        A process killed before it wrote the head leaves a version that was never current. An equal version replaces it;
-        any other version leaves it alone.
-        """
-        last = self.head().last if (self.folder / HEAD).is_file() else -1
-        beyond = [number for number in self.numbers() if number > last]
-        numbered = replace(version, stamp=replace(version.stamp, number=last + 1))
-        if beyond == [last + 1]:
-            with suppress(ModelError):
-                if numbered.is_same(self._read_file(last + 1)):
-                    return numbered
-        return replace(version, stamp=replace(version.stamp, number=max([last, *beyond]) + 1))
+    def _next_number(self) -> int:
+        """A number that was never used; without a head, version 0 was never complete and is written again."""
+        return max([self.head().last, *self.numbers()]) + 1 if (self.folder / HEAD).is_file() else 0
 
     def prune(self, keep: Collection[int]) -> int:
         """Remove all versions except these and the current one, with their objects; return the number removed."""
@@ -449,37 +376,3 @@ class Store:
 
 def _named(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
     return {name.removeprefix(prefix): one for name, one in tensors.items() if name.startswith(prefix)}
-
-
-def undo(store: Store) -> Stamp:
-    """Make the version before the current one the current one; return the stamp of the version that was undone."""
-    with _changing(store) as current:
-        if current.stamp.parent is None:
-            raise DataError("There is nothing to undo: this is the first version.")
-        store.verify(current.stamp.parent)
-        store.point(current.stamp.parent)
-        return current.stamp
-
-
-def forget(store: Store, relation: str) -> int:
-    """Write a version without a relation and make it current; return its number."""
-    with _changing(store) as current:
-        known = {files: store.objects.read_about(files).known for files in current.relations}
-        gone = known_relation(relation, (one.relation for one in known.values())).id
-        stay = [files for files, one in known.items() if one.id != gone]
-        places = {current.relations.index(files): place for place, files in enumerate(stay)}
-        after = replace(
-            current,
-            stamp=replace(current.stamp, parent=current.stamp.number, time=now(), what=f"forgot {gone}"),
-            relations=tuple(stay),
-            kept=tuple(places[place] for place in current.kept if place in places),
-            thresholds=current.thresholds and current.thresholds.only([known[files].id for files in stay]),
-        )
-        return store.add(after if stay else replace(after, n_tasks=0, shared="")).number
-
-
-@contextmanager
-def _changing(store: Store) -> Iterator[VersionFile]:
-    """Yield the current version while no other process writes."""
-    with store.writing():
-        yield store.version_file(store.head().current)

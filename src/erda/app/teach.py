@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -24,7 +24,7 @@ from erda.methods import find_method
 from erda.text.descriptions import patterns_of
 from erda.types import NO_RELATION, Example, Relation, Task, pair_in_sentence
 
-Teachable = str | Relation | Task | Mapping[Any, Iterable[ExampleInput]] | Iterable[ExampleInput]
+Teachable = Task | Mapping[Any, Iterable[ExampleInput]] | Iterable[ExampleInput]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,8 @@ class Teaching:
     examples: tuple[Example, ...] = ()
     counterexamples: tuple[Example, ...] = ()
     unrelated: tuple[Example, ...] = ()
+    said: str = ""  # the line of the history; what was taught, if it is empty
+    is_task: bool = False  # keep every example, duplicates included
 
 
 class _Reader:
@@ -89,49 +91,57 @@ class _Reader:
             except DataError as fault:
                 self.faults.append(f"{where}example {place}: {fault}")
 
+    def teaching(self, unrelated: Iterable[ExampleInput]) -> Teaching:
+        """Read the sentences without a relation, which come last; raise if there is a fault, or nothing to teach."""
+        self.of_one(NO_RELATION, unrelated)
+        if self.faults:
+            raise DataError(join_faults(self.faults))
+        if not self.relations and not any(self.found):
+            raise DataError("nothing to teach: no relation was given.")
+        examples, against, apart = map(tuple, self.found)
+        return Teaching(tuple(self.relations.values()), examples, against, apart)
 
-def listed(given: Any) -> Any:
-    """Copy iterators, also those in a mapping, into lists, so that `read_teaching` can read them twice."""
-    if isinstance(given, Mapping):
-        return {name: listed(some) for name, some in given.items()}
-    return list(given) if isinstance(given, Iterator) else given
+
+def read_one(
+    relation: str | Relation,
+    known: Sequence[Relation],
+    *,
+    examples: Iterable[ExampleInput],
+    counterexamples: Iterable[ExampleInput],
+    unrelated: Iterable[ExampleInput],
+    description: str,
+) -> Teaching:
+    """Read the arguments of `teach`; report every fault at once."""
+    reader = _Reader(known)
+    reader.of_one(relation, examples, description)
+    reader.of_one(relation, counterexamples, hold=False)
+    return reader.teaching(unrelated)
 
 
-def read_teaching(
+def read_many(
     what: Teachable,
     known: Sequence[Relation],
     *,
-    examples: Iterable[ExampleInput] = (),
-    counterexamples: Iterable[ExampleInput] = (),
-    unrelated: Iterable[ExampleInput] = (),
-    description: str = "",
+    counterexamples: Iterable[ExampleInput],
+    unrelated: Iterable[ExampleInput],
 ) -> Teaching:
-    """Read the arguments of `teach` and `teach_many`; report every fault at once."""
+    """Read the arguments of `teach_many`; report every fault at once."""
     reader = _Reader(known)
-    if isinstance(what, str | Relation) or not isinstance(what, Task | Iterable):
-        reader.of_one(what, examples, description)
-        reader.of_one(what, counterexamples, hold=False)
+    if isinstance(what, Mapping):
+        for name, some in what.items():
+            reader.of_one(name, some)
+    elif isinstance(what, Task):
+        for relation in what.relations:
+            reader.name(relation)
+        reader.of_many(what.examples)
     else:
-        if isinstance(what, Mapping):
-            for name, some in what.items():
-                reader.of_one(name, some)
-        elif isinstance(what, Task):
-            for relation in what.relations:
-                reader.name(relation)
-            reader.of_many(what.examples)
-        else:
-            reader.of_many(what)
-        reader.of_many(counterexamples, hold=False)
-    reader.of_one(NO_RELATION, unrelated)
-    if reader.faults:
-        raise DataError(join_faults(reader.faults))
-    if not reader.relations and not any(reader.found):
-        raise DataError("nothing to teach: no relation was given.")
-    return Teaching(tuple(reader.relations.values()), *map(tuple, reader.found))
+        reader.of_many(what)
+    reader.of_many(counterexamples, hold=False)
+    return replace(reader.teaching(unrelated), is_task=isinstance(what, Task))
 
 
-def judged(judgements: Iterable[Judgement], known: Sequence[Relation]) -> tuple[Teaching, str]:
-    """Read judgements as a teaching of examples and counterexamples; also return its line of the history."""
+def judged(judgements: Iterable[Judgement], known: Sequence[Relation]) -> Teaching:
+    """Read judgements as a teaching of examples and counterexamples."""
     own = [(one, known_relation(one.relation, known)) for one in judgements]
     for one, _ in own:
         check_bool(one.holds, "holds")
@@ -143,7 +153,7 @@ def judged(judgements: Iterable[Judgement], known: Sequence[Relation]) -> tuple[
     if len(own) == 1:
         said = f"judged that {own[0][1].id} {'holds' if examples else 'does not hold'}"
     relations = tuple({relation.id: relation for _, relation in own}.values())
-    return Teaching(relations, examples=examples, counterexamples=against), said
+    return Teaching(relations, examples, against, said=said)
 
 
 # -- changes of what was taught ----------------------------------------------------------------------------------------
@@ -162,10 +172,10 @@ class _Growing:
         self.teaching, self.n_lessons = state.stamp.n_teachings, state.stamp.n_lessons
         self.duplicates, self.moved = list[Example](), list[Moved]()
 
-    def example(self, example: Example, *, as_it_stands: bool) -> None:
+    def example(self, example: Example, *, is_task: bool) -> None:
         """Add an example to its relation; remove the pair from other relations and from its counterexamples."""
         name, pair = str(example.relation), pair_in_sentence(example)
-        if not as_it_stands:
+        if not is_task:
             if pair in self.taught and self.taught[pair][0] == name:
                 self.duplicates.append(example)
                 return
@@ -212,15 +222,12 @@ class _Growing:
         return Lesson(self.n_lessons - 1, self.teaching, example)
 
 
-def added(state: State, new: Teaching, said: str, *, as_it_stands: bool = False) -> tuple[State, Taught]:
-    """Add a teaching, and report it. Known examples are skipped; an example of another relation moves.
-
-    `as_it_stands`: keep every example, duplicates included. `said` is the line of the history.
-    """
+def added(state: State, new: Teaching) -> tuple[State, Taught]:
+    """Add a teaching, and report it. Known examples are skipped; an example of another relation moves."""
     growing, teaching, by_name = _Growing(state), state.stamp.n_teachings, reads_names(state.stamp.setup)
     numbers = [growing.n_lessons]
     for one in new.examples:
-        growing.example(one, as_it_stands=as_it_stands)
+        growing.example(one, is_task=new.is_task)
     numbers.append(growing.n_lessons)
     for one in new.counterexamples:
         growing.counterexample(one)
@@ -231,7 +238,7 @@ def added(state: State, new: Teaching, said: str, *, as_it_stands: bool = False)
     old = {one.id: one for one in state.known}
     texts = {one.id: one.relation for one in state.known} | {one.id: one for one in new.relations}
     denied = {str(one.relation) for one in new.counterexamples}
-    after, forgotten = list[TaughtRelation](), list[str]()
+    after, gone = list[TaughtRelation](), list[str]()
     for name, relation in texts.items():
         own, was = tuple(growing.lessons.get(name, ())), old.get(name)
         if not own and not by_name:
@@ -239,7 +246,7 @@ def added(state: State, new: Teaching, said: str, *, as_it_stands: bool = False)
                 raise DataError(f"relation '{name}' has no example; this method learns from examples only.")
             if name in denied:
                 raise DataError(f"This is the only example of '{name}'; forget('{name}') drops the relation.")
-            forgotten.append(name)
+            gone.append(name)
             continue
         stays = was is not None and (by_name or own[0].teaching < teaching)
         after.append(
@@ -260,12 +267,13 @@ def added(state: State, new: Teaching, said: str, *, as_it_stands: bool = False)
         n_examples,
         tuple(growing.duplicates),
         tuple(growing.moved),
-        tuple(forgotten),
+        tuple(gone),
         tuple(one.id for one in after if one.id in old and one.relation != old[one.id].relation),
         n_counterexamples,
         n_unrelated,
         sum(line not in patterns.get(one.id, ()) for one in after for line in patterns_of(one.relation.description)),
     )
+    said = new.said or f"taught {', '.join(one.id for one in new.relations) or NO_RELATION}"
     if not any((report.new, report.moved, n_examples, n_counterexamples, n_unrelated)):
         said = f"described {', '.join(report.described)}"
     done = state.changed(said, known=tuple(after), unrelated=tuple(growing.unrelated))
@@ -310,6 +318,12 @@ def taken_back(state: State, chosen: Sequence[int | ExampleInput]) -> State:
         known, unrelated = tuple(after), rest
     n = "an example" if len(chosen) == 1 else f"{len(chosen)} examples"
     return state.changed(f"took back {n} of {', '.join(dict.fromkeys(places))}", known=known, unrelated=unrelated)
+
+
+def forgotten(state: State, relation: str) -> State:
+    """Drop a relation with its examples."""
+    gone = known_relation(relation, state.relations)
+    return state.changed(f"forgot {gone.id}", known=tuple(one for one in state.known if one.relation is not gone))
 
 
 def renamed(state: State, relation: str, new_name: str | Relation) -> State:

@@ -28,7 +28,7 @@ from erda.data.formats.csv_examples import is_excel, read_table, renamed_columns
 from erda.data.formats.jsonl_examples import EntityRow, Identifier, other_fields, own_id
 from erda.data.own_data import refuse_spreadsheet
 from erda.errors import DataError, SettingsError, unknown_name
-from erda.files import decode, decode_json
+from erda.files import decode, decode_json, user_path
 from erda.text.marks import Mark
 from erda.text.reading import Faults, read_lines
 
@@ -237,19 +237,16 @@ def _has_fields(row: object) -> bool:
 def read_annotated(source: str | Path | Iterable[AnnotatedText | Mapping[str, Any]]) -> list[AnnotatedText]:
     """Read annotated texts from a JSONL file or a list; report all faults at once."""
     if isinstance(source, str | Path):
-        faults = Faults(Path(source))
-        found = list(_of_file(Path(source), faults))
+        path, found = user_path(source), list[AnnotatedText]()
+        faults = Faults(path)
+        for number, line in read_lines(path, faults):
+            if line.strip():
+                try:
+                    found.append(decode_json(line, AnnotatedText))
+                except DataError as fault:
+                    faults.add(number, str(fault))
         faults.raise_if_any()
         return found
     return read_each(
         source, lambda one: one if isinstance(one, AnnotatedText) else decode(one, AnnotatedText), what="text"
     )
-
-
-def _of_file(path: Path, faults: Faults) -> Iterator[AnnotatedText]:
-    for number, line in read_lines(path, faults):
-        if line.strip():
-            try:
-                yield decode_json(line, AnnotatedText)
-            except DataError as fault:
-                faults.add(number, str(fault))

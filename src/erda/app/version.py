@@ -88,12 +88,6 @@ class Scored:
         return np.asarray(known & (np.arange(len(self.relations)) == self.ranks[:, :1]))
 
 
-def check_confidence(least: float | None) -> None:
-    """Reject a minimum confidence outside 0 to 1."""
-    if least is not None and not 0 <= least <= 1:
-        raise DataError(f"min_confidence: must be between 0 and 1, got {least}.")
-
-
 class Version:
     """The state of an extractor after one change. `build` builds its method at the first question."""
 
@@ -317,7 +311,8 @@ class Version:
         """
         if not questions:
             return []
-        check_confidence(min_confidence)
+        if min_confidence is not None and not 0 <= min_confidence <= 1:
+            raise DataError(f"min_confidence: must be between 0 and 1, got {min_confidence}.")
         found = self._scored(questions, sentences, tagged=tagged)
         names, exemplars = found.relations, self._exemplars
         holds = found.holds(self._thresholds(in_text=sentences is not None), min_confidence)

@@ -14,7 +14,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import RLock
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from erda.encoders import BY_MODE, build_encoder, encoder_settings
 from erda.encoders.contract import Encoder
 from erda.encoders.onnx_encoder import packaged_names
 from erda.errors import DataError, ErdaError, ModelError
-from erda.files import locked, write_bytes
+from erda.files import locked, remove_left_lock, write_bytes
 from erda.methods import DEFAULT_METHOD, find_method
 from erda.methods.base import Checkpoint, Method
 from erda.types import EncoderSpec, Task
@@ -36,8 +36,6 @@ DEFAULT_ENCODER = "minilm"
 FORMAT = 5  # raise it whenever the same examples lead to other arrays
 LEAST_BYTES = 1_000_000  # smaller arrays are computed faster than they are written
 SEAL_BYTES = 32
-T = TypeVar("T")
-AT_HAND = 2  # versions cached beside the current one, so that undo is immediate
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,20 +74,20 @@ class Builder:
         asked = self.asked
         name = asked.method or stored.method or DEFAULT_METHOD
         kind = find_method(name)
-        encoder = asked.encoder if isinstance(asked.encoder, Encoder) else self._asked_encoder(stored, kind)
+        encoder = asked.encoder
+        if not isinstance(encoder, Encoder):
+            model = str(encoder or stored.encoder.name or DEFAULT_ENCODER)
+            is_stored = model == stored.encoder.name
+            own = dict[str, Any](stored.encoder.settings if is_stored else {})
+            as_before = is_stored and "engine" in own and find_method(stored.method).trains == kind.trains
+            if not as_before and "trained_layers" in encoder_settings(model).model_fields:  # a transformer
+                frozen = "packaged" if model in packaged_names() else "torch"
+                own |= {"trained_layers": BY_MODE if kind.trains else 0, "engine": "torch" if kind.trains else frozen}
+            encoder = build_encoder(model, device=asked.device, **{**own, **asked.encoder_settings})
         self._encoders[_key(encoder.spec)] = encoder
         before = stored.settings if stored.method == name else {}
         method = kind.from_settings(encoder, {**before, **asked.method_settings})
         return Setup(name, method.settings(), encoder.spec)
-
-    def _asked_encoder(self, stored: Setup, kind: type[Method]) -> Encoder:
-        name = str(self.asked.encoder or stored.encoder.name or DEFAULT_ENCODER)
-        is_stored = name == stored.encoder.name
-        settings = dict[str, Any](stored.encoder.settings if is_stored else {})
-        as_before = is_stored and "engine" in settings and find_method(stored.method).trains == kind.trains
-        if not as_before and "trained_layers" in encoder_settings(name).model_fields:
-            settings |= _engine(name, trains=kind.trains)
-        return build_encoder(name, device=self.asked.device, **{**settings, **self.asked.encoder_settings})
 
     def blank(self, setup: Setup) -> Method:
         """Build an untrained method; a method that trains gets its own copy of the encoder."""
@@ -108,13 +106,6 @@ class Builder:
                 )
             self._encoders[key] = built
         return self._encoders[key]
-
-
-def _engine(encoder: str, *, trains: bool) -> dict[str, Any]:
-    """Default settings of a transformer: PyTorch, or the packaged file if the method keeps it frozen."""
-    if trains:
-        return {"trained_layers": BY_MODE, "engine": "torch"}
-    return {"trained_layers": 0, "engine": "packaged" if encoder in packaged_names() else "torch"}
 
 
 def _key(spec: EncoderSpec) -> str:
@@ -146,10 +137,10 @@ class DerivedArrays:
             return
         content = save(dict(arrays))
         with suppress(ErdaError):  # read-only, full disk, gone, or locked by a process that teaches
-            if self._store.head().identity == self._identity:
-                with locked(self._store.folder, busy="busy", wait=0):
-                    if self._store.head().identity == self._identity:
-                        write_bytes(self._store.folder / DERIVED, self._seal(content) + content)
+            self._store.head()  # the lock would create a folder that is gone
+            with locked(self._store.folder, busy="busy", wait=0):
+                if self._store.head().identity == self._identity:
+                    write_bytes(self._store.folder / DERIVED, self._seal(content) + content)
 
     def _seal(self, content: bytes) -> bytes:
         key = hashlib.sha256(f"{FORMAT} {__version__} {self._identity}".encode()).digest()
@@ -165,8 +156,16 @@ class VersionLog:
     def __init__(self, folder: Path, asked: SetupRequest) -> None:
         self.store, self.builder = Store(folder), Builder(asked)
         self.lock = RLock()
-        self.at_hand: dict[int, Version] = {}
         self.current = Version(State(Stamp(0, None, now(), "begun", NOTHING)), self._build)
+
+    def load(self, version: int | None, *, relearn: bool, progress: Progress | None) -> None:
+        """Load the store if there is one; make `version` the current one first, or `relearn` all examples."""
+        if version is not None:
+            self.store.refuse_missing(version)
+            with self.store.writing(mend=True):
+                self.store.point(version)
+        if self.store.exists():
+            self.relearn(progress) if relearn else self.refresh()
 
     @contextmanager
     def writing(self, *, begin: bool = False) -> Iterator[State]:
@@ -188,18 +187,7 @@ class VersionLog:
             except BaseException:
                 if is_new:
                     self.current = blank
-                    self.at_hand.clear()
                 raise
-
-    def edit(self, change: Callable[[Store], T]) -> T:
-        """Change the files of the store (`undo`, `forget`), then load the version that is current."""
-        with self.lock:
-            if self.current.state.stamp.setup is NOTHING and not self.store.exists():
-                raise DataError(NOTHING_TAUGHT)
-            self.refresh()
-            done = change(self.store)
-            self.refresh()
-            return done
 
     def change(self, change: Callable[[State], State], progress: Progress | None = None) -> int:
         """Change the state, unless nothing changes; return the number of the current version."""
@@ -235,7 +223,7 @@ class VersionLog:
         if after.thresholds:
             after = replace(after, thresholds=after.thresholds.only([one.id for one in after.known]))
         stamp = replace(after.stamp, parent=before.stamp.number, time=now())
-        self.current = self.keep(self.store.write(replace(after, stamp=stamp), near=before), method)
+        self.current = self.made(self.store.write(replace(after, stamp=stamp)), method)
         return self.current
 
     def refresh(self) -> int:
@@ -258,20 +246,28 @@ class VersionLog:
         return self.at(self.store.head().current)
 
     def at(self, number: int) -> Version:
-        """Return a version, from memory if its identity matches: a backup can replace a store by an older copy."""
-        at_hand = self.at_hand.pop(number, None)
-        if at_hand and at_hand.state.stamp.identity == self.store.identity(number):
-            self.at_hand[number] = at_hand  # the last to be evicted
-            return at_hand
-        return self.keep(self.store.read(number, near=self.current.state))
+        """Read a version, unless it is the current one; its identity tells it from that of a restored backup."""
+        if self.store.version_file(number).stamp.identity == self.current.state.stamp.identity:
+            return self.current
+        return self.made(self.store.read(number))
 
-    def keep(self, state: State, method: Method | None = None) -> Version:
-        """Cache a version in memory."""
-        version = Version(state, self._build, method, DerivedArrays(self.store, state.stamp.identity))
-        self.at_hand[version.number] = version
-        for number in [one for one in self.at_hand if one != self.current.number][:-AT_HAND]:
-            del self.at_hand[number]
-        return version
+    def point(self, number: int) -> int:
+        """Make a version the current one, if it can be read; the caller holds the lock."""
+        found = self.at(number)
+        self.store.point(number)
+        self.current = found
+        return number
+
+    def purge(self, state: State) -> int:
+        """Write the current version without a past, and remove all others; return the number of removed versions."""
+        stamp = replace(state.stamp, parent=None, what="removed what was forgotten", time=now())
+        known = tuple(replace(one, origin="", merged=()) for one in state.known)  # they hold former names
+        self.current = self.made(self.store.write(replace(state, stamp=stamp, known=known)))
+        return self.store.prune(())
+
+    def made(self, state: State, method: Method | None = None) -> Version:
+        """A version of this store."""
+        return Version(state, self._build, method, DerivedArrays(self.store, state.stamp.identity))
 
     def _build(self, state: State) -> Method:
         method = self.builder.blank(state.stamp.setup)
@@ -310,6 +306,18 @@ class VersionLog:
             self._write(_with_method(after, method), method)
 
 
+def save_copy(state: State, folder: Path) -> None:
+    """Write a version as a new store without history."""
+    store = Store(folder)
+    if state.stamp.setup is NOTHING:
+        raise DataError(NOTHING_TAUGHT)
+    if store.exists():
+        remove_left_lock(folder)
+        raise DataError(f"{folder} holds an extractor already; name another folder.")
+    with store.writing(begin=True):
+        store.write(replace(state, stamp=replace(state.stamp, parent=None)))
+
+
 def _with_method(state: State, method: Method | None) -> State:
     if method is None:
         return replace(state, known=(), learned=None)
@@ -335,7 +343,11 @@ def relearned(
 
     `teaching` is the number of the new teaching.
     """
-    earlier = {one.id: one.before(teaching) for one in after if one.since < teaching}
+    earlier = {
+        one.id: replace(one, lessons=tuple(lesson for lesson in one.lessons if lesson.teaching < teaching))
+        for one in after
+        if one.since < teaching
+    }
     known = {one.id: one.learned_from for one in before}
     changed = [one for one in earlier.values() if one.learned_from != known.get(one.id)]
     gone = known.keys() - earlier.keys()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command, positive
-from erda.cli.printing import marked, print_columns, print_line, print_note
+from erda.cli.printing import marked, print_columns, print_line
 from erda.cli.settings_options import add_sets, settings_of
 from erda.cli.store_options import add_overwrite, chosen
 from erda.errors import SettingsError

@@ -194,8 +194,8 @@ def _show(row: PlainRow) -> None:
 
 def run_evaluate(options: argparse.Namespace) -> None:
     """Print the evaluation of a file."""
-    from erda.app.evaluation import read_labelled
     from erda.app.texts import is_annotated
+    from erda.data.own_data import read_examples
 
     extractor = open_store(options)
     if is_annotated(options.file):
@@ -203,7 +203,7 @@ def run_evaluate(options: argparse.Namespace) -> None:
         return
     if options.find_entities:
         raise SettingsError("--find-entities: only annotated texts have entities to find (docs/teaching.md).")
-    examples = read_labelled(options.file, **chosen(options, "format", "no_relation", "columns"))
+    examples = read_examples(options.file, options.format, options.no_relation, columns=options.columns)
     with progress_bar("answering") as progress:
         found = extractor.evaluate(examples, min_confidence=options.min_confidence, progress=progress)
     asked = counted(found.n, "question")

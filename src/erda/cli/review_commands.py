@@ -170,8 +170,8 @@ def _say_counts(review: Review) -> None:
     found = review.progress
     for name in {**found.n_yes, **found.n_no}:
         print_line(f"{name}: {found.n_yes.get(name, 0)} right, {found.n_no.get(name, 0)} wrong")
-    if review.why_unplaced:
-        print_line(review.why_unplaced)
+    if review.view.unplaced:
+        print_line(review.view.unplaced)
 
 
 def _show(review: Review, one: Candidate) -> None:

@@ -21,7 +21,6 @@ from erda.cli.store_options import (
     progress_bar,
     say_what_changed,
     say_what_is_known,
-    stored,
 )
 from erda.errors import DataError, SettingsError, counted
 from erda.types import NO_RELATION, Example, Relation
@@ -206,7 +205,7 @@ def run_relations(options: argparse.Namespace) -> None:
     from erda.text.descriptions import meaning_of, patterns_of
     from erda.text.marks import example_to_marks
 
-    content = stored(options).content()
+    content = open_store(options).version.state
     known = {one.relation: one for one in content.known}
     if options.relation == NO_RELATION:
         for lesson in content.unrelated:
@@ -248,13 +247,11 @@ def declarations(known: TaughtRelation) -> list[str]:
 
 def run_forget(options: argparse.Namespace) -> None:
     """Forget a relation or an example."""
-    from erda.app.store import forget
-
-    before = stored(options).current().number
+    extractor = open_store(options)
+    before = extractor.version.number
     if options.example is None:
-        forget(stored(options), options.relation)
+        extractor.forget(options.relation)
     else:
-        extractor = open_store(options)
         if options.relation == NO_RELATION:
             lessons = extractor.unrelated
         else:

@@ -53,10 +53,10 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def run_versions(options: argparse.Namespace) -> None:
     """List the versions, return to one of them, or remove some."""
-    from erda.app.store import undo
-
     if options.undo:
-        undone = undo(stored(options))
+        extractor = open_store(options)
+        undone = extractor.version.state.stamp
+        extractor.undo()
         redo = command(options, f"versions --to {undone.number}")
         print_line(f"Undone: {undone.what}. To bring it back: {redo}")
     elif options.to is not None:
