@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CORE := $(VENV)/.core
 STAMP := $(VENV)/.installed
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -c constraints.txt
 export PIP_DEFAULT_TIMEOUT ?= 60
@@ -12,17 +13,24 @@ export PIP_DEFAULT_TIMEOUT ?= 60
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
-$(STAMP): pyproject.toml constraints.txt
+$(CORE): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "erda needs Python 3.11 or newer; try: make PYTHON=python3.12 demo")'
 	$(PYTHON) -m venv $(VENV)
-	@echo "Installing into $(VENV): up to 5 GB, several minutes. The extractor alone is small: pip install ."
-	$(INSTALL) setuptools wheel
+	@echo "Installing the extractor into $(VENV)."
+	$(INSTALL) 'setuptools>=77' wheel
+	$(INSTALL) --no-build-isolation -e .
+	@touch $@
+
+$(STAMP): $(CORE)
+	@echo "Installing PyTorch and the tools into $(VENV): up to 5 GB, several minutes."
 	$(INSTALL) torch
 	$(INSTALL) --no-build-isolation -e '.[dev]' -e packages/erda-mpnet -e packages/erda-peers
 	@touch $@
 
-demo: $(STAMP)  ## install, then teach an extractor and compare methods on the embedded dataset
-	$(BIN)/erda demo
+demo: $(CORE)  ## install and teach an extractor, then install PyTorch and compare methods on the embedded dataset
+	$(BIN)/erda demo extractor
+	@$(MAKE) --no-print-directory $(STAMP)
+	$(BIN)/erda demo methods
 
 test: $(STAMP)  ## install, then run the default tests (minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m 'not long'

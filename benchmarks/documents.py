@@ -39,9 +39,12 @@ Each table shows, for every method:
 
 {DEVIATION_NOTE}
 
-Streams that differ only in their task order share examples and questions. Deviations and p values
-then measure the effect of the order, not of other sentences or relations: a method that does not
-depend on the order has deviation 0. The interval over relations measures the effect of the relations.
+The streams of a table are not independent: they share their relations and test questions. Those of
+FewRel's published split also share their training examples and differ in the task order alone, so
+that a method that does not depend on the order has deviation 0; those drawn by seed (redoc41,
+fewrel-fresh, fewrel-full) differ in training examples and order. Deviations and p values measure
+the effect of these differences only. They say nothing about other questions or relations; the
+interval over relations does.
 
 docs/benchmark.md explains protocols and tests. The commands write their records under `{AGAIN}`,
 and `erda report` shows them. A corpus is named by its folder (docs/corpus.md).

@@ -95,7 +95,7 @@ def documents(found: dict[str, Records]) -> dict[str, str]:
     return {
         "REPRODUCIBILITY.md": results_page(paper, title="Reproducibility", made_by=MADE_BY),
         "docs/beyond.md": results_page(beyond, title="Beyond the paper: the records", made_by=MADE_BY),
-        "docs/paper-rows.md": wrap_prose(rows_page(paper, made_by=MADE_BY)),
+        **({"docs/paper-rows.md": wrap_prose(rows_page(paper, made_by=MADE_BY))} if paper else {}),
         "docs/leaderboard.md": to_page_markdown(rows),
         PAGE: to_page_html(rows),
     }

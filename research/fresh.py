@@ -1,8 +1,8 @@
 """Table of several lines on the same streams, with intervals over relations: python research/fresh.py runs/fresh ...
 
 Each folder holds records of `erda run`; the lines of the second and later folders carry its name. All lines are
-compared with the reference. An interval is a bootstrap over relations: every relation brings its questions of all
-streams.
+compared with the reference. The streams share their questions, so there are no tests over streams: an interval is a
+bootstrap over relations, and every relation brings its questions of all streams.
 """
 
 from __future__ import annotations

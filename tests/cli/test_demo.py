@@ -9,7 +9,9 @@ from toy_runs import toy_record
 
 from erda.app.extractor import Extractor
 from erda.benchmark.statistics import Summary
+from erda.cli import demo_commands
 from erda.cli.demo_commands import LINES, PARTS, demonstrate_extractor, summarise
+from erda.cli.main import main
 from erda.methods import METHODS
 from erda.text.marks import example_from_marks
 
@@ -56,3 +58,15 @@ def test_the_summary_has_one_row_per_method_with_and_without_a_corpus(tmp_path: 
     assert table.rows[2][2] == Summary.of((50.0, 75.0))
     assert table.rows[1][3] == Summary(12.5, None, 1)
     assert {method for method, _ in LINES} <= set(METHODS)
+
+
+@pytest.mark.parametrize(
+    ("part", "shown"),
+    [([], ["extractor", "methods"]), (["extractor"], ["extractor"]), (["methods"], ["methods"])],
+)
+def test_a_part_runs_alone(part: list[str], shown: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[str] = []
+    for name in ("extractor", "methods"):
+        monkeypatch.setattr(demo_commands, f"demonstrate_{name}", lambda *_, name=name, **__: called.append(name))
+    assert main(["demo", *part]) == 0
+    assert called == shown

@@ -4,15 +4,18 @@ import gzip
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from toy_examples import row, write_lines
 from toy_fewrel import wiki_files, write_derived, write_split
 
+from erda.data import fewrel_dataset
 from erda.data.catalogue import DATASETS, load_dataset, open_stream
-from erda.data.fewrel_dataset import ORDERS
+from erda.data.fewrel_dataset import ORDERS, fewrel_half
 from erda.data.own_data import detect_format, read_examples
 from erda.data.streams import text_key
 from erda.errors import DataError, SettingsError, StreamError
+from erda.files import write_arrays
 
 
 def own_rows(n_relations: int = 6, n_each: int = 12) -> list[object]:
@@ -197,13 +200,23 @@ def test_the_continual_setting(data_folder: Path) -> None:
     assert [len(stream.test(k).gold) for k in range(8)] == [1000] * 8
 
 
-def test_the_fresh_half_of_fewrel_has_no_sentence_of_a_split(tmp_path: Path) -> None:
+def list_fresh(folder: Path, monkeypatch: pytest.MonkeyPatch, *, n_missing: int = 0) -> None:
+    """List the toy's sentences outside the splits as those of fewrel-fresh."""
+    published = {text_key(example) for example in load_dataset("fewrel", folder=folder).train}
+    half = fewrel_half(load_dataset("fewrel-full", folder=folder), "fewrel-fresh", fresh=True)
+    keys = {*map(text_key, half.train)} - published | {*range(n_missing)}
+    write_arrays(folder / "keys.npz", {"keys": np.array(sorted(keys), dtype=np.uint64)})
+    monkeypatch.setattr(fewrel_dataset, "FRESH_KEYS", folder / "keys.npz")
+
+
+def test_the_fresh_half_of_fewrel_has_no_sentence_of_a_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "fewrel"
     for shots in (2, 5, 10):
         write_split(folder, shots=shots)
     write_derived(folder)
     for name, content in wiki_files().items():
         (folder / name).write_bytes(content)
+    list_fresh(tmp_path, monkeypatch)
     full, fresh = (load_dataset(name, folder=tmp_path) for name in ("fewrel-full", "fewrel-fresh"))
     assert len(fresh.relations) == 40
     assert {*fresh.relations} < {*full.relations}
@@ -213,6 +226,9 @@ def test_the_fresh_half_of_fewrel_has_no_sentence_of_a_split(tmp_path: Path) -> 
     assert not any(text_key(example) in published for example in fresh.train)
     assert full.validation
     assert not fresh.validation
+    list_fresh(tmp_path, monkeypatch, n_missing=2)
+    with pytest.raises(DataError, match="lacks 2 of the"):
+        fewrel_dataset.read_fresh(folder)
 
 
 @pytest.mark.long

@@ -56,6 +56,7 @@ def test_every_extractor_command_runs_without_the_extras(tmp_path: Path) -> None
         ("forget", "born in"),
         ("versions", "--undo"),
         ("export", "exported"),
+        ("demo", "extractor"),
         ("data", "convert", "examples.jsonl", "--out", "examples.csv"),
     ]
     for command in commands:

@@ -95,7 +95,7 @@ COMMANDS = [
     line
     for page in ("REPRODUCIBILITY.md", "docs/beyond.md")
     for line in (ROOT / page).read_text(encoding="utf-8").splitlines()
-    if line.startswith("erda ")
+    if line.startswith("erda run ")
 ]
 
 

@@ -40,24 +40,29 @@ show = partial(print_line, flush=True)
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
     about = (
-        "Teach an extractor five relations; then run SeqRun (forgets), ERDA (the paper) and Joint (keeps all data) on "
-        "the embedded dataset, ERDA with extra examples from unlabelled text and Posterior (a frozen, pretrained "
-        "transformer), and show how much each forgets. Takes at most three minutes on two cores; nothing is downloaded."
+        "Teach an extractor five relations (`extractor`: seconds, no PyTorch); then run SeqRun (forgets), ERDA (the "
+        "paper) and Joint (keeps all data) on the embedded dataset, ERDA with extra examples from unlabelled text and "
+        "Posterior (a frozen, pretrained transformer), and show how much each forgets (`methods`: at most three "
+        "minutes on two cores, needs PyTorch). Nothing is downloaded."
     )
-    examples = "examples:\n  erda demo\n  erda demo --out /tmp/demo --seeds 100"
+    examples = "examples:\n  erda demo\n  erda demo extractor\n  erda demo methods --out /tmp/demo --seeds 100"
     brief = "an extractor and methods on the embedded data"
     parser = add_command(commands, "demo", about, examples, brief=brief)
+    parser.add_argument("part", choices=("extractor", "methods"), nargs="?", help="part to run (default: both)")
     parser.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="DIR", help="default: runs/demo")
     parser.add_argument("--seeds", metavar="N,N", help="streams to run (default: those of preset 'demo')")
     parser.set_defaults(handler=run)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Show both parts; the first needs no extra."""
-    options.kept = f"Finished runs are kept in {options.out}; `erda demo` continues there."
-    demonstrate_extractor(options.out / "extractor")
-    print_line()
-    demonstrate_methods(options.out, seeds=seeds_of(options))
+    """Show one part or both."""
+    if options.part != "methods":
+        demonstrate_extractor(options.out / "extractor")
+    if options.part is None:
+        print_line()
+    if options.part != "extractor":
+        options.kept = f"Finished runs are kept in {options.out}; `erda demo methods` continues there."
+        demonstrate_methods(options.out, seeds=seeds_of(options))
 
 
 # -- the extractor -----------------------------------------------------------------------------------------------------
