@@ -104,10 +104,7 @@ def test_the_plane_is_that_of_the_covariance(n: int) -> None:
 def test_tasks_get_regions_and_relations(served: Served) -> None:
     assert served.post("/setup", {"project": "1.2", "schema": CONFIG}) == {"model_version": "erda-2"}
     task = {"id": 1, "data": {"body": "SpaceX was founded by Elon ."}}
-    drawn = [
-        {"value": {"start": 0, "end": 6, "labels": ["ORG"]}},
-        {"value": {"start": 22, "end": 26, "labels": ["\ud800"]}},
-    ]
+    drawn = [{"value": {"start": a, "end": b, "labels": [c]}} for a, b, c in ((0, 6, "ORG"), (22, 26, "\ud800"))]
     tasks = [task | {"annotations": [{"result": drawn}]}, task, {"data": {"body": 3}}, {"data": {"text": "no body"}}]
     found = served.post("/predict", {"tasks": tasks, "label_config": CONFIG})
     assert found["model_version"] == "erda-2"
