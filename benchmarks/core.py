@@ -20,7 +20,7 @@ import numpy as np
 
 from erda.benchmark.records import Record, unpack_predictions
 from erda.benchmark.run.planned_runs import run_experiment
-from erda.cli.settings_options import seeds_of
+from erda.cli.demo_commands import seeds
 from erda.errors import ErdaError, join_faults
 from erda.settings.load import run_settings
 from targets import Figure, measure
@@ -39,7 +39,7 @@ def start_up(options: argparse.Namespace) -> Iterator[Figure]:
 def stream(options: argparse.Namespace) -> Iterator[Figure]:
     """ERDA and SeqRun with the BiLSTM on FewRel 5-shot: accuracy after task 8, seconds per stream, peak memory."""
     erda, seqrun = (
-        _run(options.out / "core", methods=method, encoder="bilstm", seeds=seeds_of(options))
+        _run(options.out / "core", methods=method, encoder="bilstm", seeds=options.seeds)
         for method in ("erda", "seqrun")
     )
     for protocol, target in (("candidates", ">= 49"), ("all-seen", ">= 20")):
@@ -85,9 +85,7 @@ def posterior(options: argparse.Namespace) -> Iterator[Figure]:
 def markers(options: argparse.Namespace) -> Iterator[Figure]:
     """ERDA with MiniLM, entity marks, all layers trained."""
     preset = "fewrel-5-shot-minilm"
-    records = _run(
-        options.out / "markers", methods="erda", preset=preset, seeds=seeds_of(options), device=options.device
-    )
+    records = _run(options.out / "markers", methods="erda", preset=preset, seeds=options.seeds, device=options.device)
     name = f"ERDA, MiniLM markers, all-seen after task 8, n={len(records)}"
     yield Figure(name, _last(records, "all-seen"), "%", ">= 45")
     yield Figure("  candidates", _last(records, "candidates"), "%")
@@ -125,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "what", nargs="*", metavar="WHAT", help=f"of {', '.join(MEASURES)} (default: {', '.join(DEFAULT)})"
     )
     parser.add_argument("--out", type=Path, default=Path("runs/bench"), help="records (default: runs/bench)")
-    parser.add_argument("--seeds", metavar="N,N", help="orders to run (default: all six)")
+    parser.add_argument("--seeds", type=seeds, metavar="N,N", help="orders to run (default: all six)")
     parser.add_argument(
         "--tasks", type=int, default=8, metavar="N", help="of the streams of `cache` and `posterior` (default: 8)"
     )

@@ -88,7 +88,7 @@ def bench_corpus(
             raise DataError(f"{folder} exists; a build is measured into a new folder.")
         built = _alone(_build, list(sources), folder, settings or BuildSettings())
     store = CorpusStore.open(folder)
-    size = sum(file.size for file in store.manifest.files)
+    size = sum(path.stat().st_size for path in store.folder.iterdir() if path.is_file())
     task = _alone(_task_queries, folder, queries, repeats) if queries else None
     return CorpusCost(
         n_rows=len(store),

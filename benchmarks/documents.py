@@ -20,6 +20,8 @@ from erda.benchmark.report.table_formats import Cell, Cells, ResultTable, escape
 
 AGAIN = "runs/again"  # output folder of the commands
 # encoders of earlier records -> the names of the same weights today: the fingerprints in the records are equal
+# earlier settings -> end of the name of the method in erda-peers that replaces them
+PEERS = {"names": "rescored", "whiten": "rescored", "classifier": "classifier"}
 ENCODERS = {"minilm_fp16": "minilm", "mpnet_fp16": "mpnet"}
 INTRODUCTION = f"""\
 # {{title}}
@@ -89,22 +91,21 @@ def _renamed(record: Record) -> Record:
 
 def _today(record: Record) -> tuple[str, Mapping[str, Mapping[str, Any]]]:
     """Method and settings that repeat a record; some earlier settings are methods of erda-peers today."""
-    from erda.methods.base import FORMER_SETTINGS
-
     own = record.settings.get("method", {})
-    if record.method.endswith(tuple(FORMER_SETTINGS.values())):
+    if record.method.endswith(tuple(PEERS.values())):
         return record.method, record.settings
-    ends = dict.fromkeys(end for name, end in FORMER_SETTINGS.items() if own.get(name))
-    rest = {name: value for name, value in own.items() if name not in FORMER_SETTINGS}
+    ends = dict.fromkeys(end for name, end in PEERS.items() if own.get(name))
+    rest = {name: value for name, value in own.items() if name not in PEERS}
     return "-".join([record.method, *ends]), {**record.settings, "method": rest}
 
 
 def _settings(method: str, settings: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
     """Yield arguments of `--set`: method settings that differ from the current defaults, and all others given."""
     from erda.methods import METHODS
+    from erda.methods.base import FORMER_SETTINGS
     from erda.settings.runs import default_settings
 
-    defaults = default_settings(METHODS[method]) if method in METHODS else {}
+    defaults = {**FORMER_SETTINGS, **(default_settings(METHODS[method]) if method in METHODS else {})}
     for prefix, kind in ((f"{method}.", "method"), ("encoder.", "encoder"), ("", "stream")):
         for name, value in settings.get(kind, {}).items():
             if kind != "method" or name not in defaults or defaults[name] != value:

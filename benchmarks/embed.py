@@ -143,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _embed(options: argparse.Namespace) -> EmbedFigures:
-    from erda.data.formats import read_jsonl
+    from erda.data.formats.jsonl_examples import read_jsonl
     from erda.encoders import check_device
     from erda.encoders.weights import find_model
 

@@ -24,7 +24,7 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from erda.data.formats import Reading
+from erda.data.formats.row_collector import Reading
 from erda.data.own_data import describe, read_examples, write_examples
 from erda.errors import ErdaError
 from fuzz_targets import TARGETS, Target

@@ -15,7 +15,8 @@ import numpy as np
 from erda.app.extractor import Extractor
 from erda.corpus.sources import BuildSettings, open_source
 from erda.data.fewrel_dataset import read_indices, read_relations
-from erda.data.formats import Reading, read_relation_list
+from erda.data.formats.jsonl_examples import read_relation_list
+from erda.data.formats.row_collector import Reading
 from erda.data.own_data import read_examples, read_own
 from erda.settings.load import run_settings
 from erda.text.names import NameTagger, read_names

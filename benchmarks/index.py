@@ -25,8 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from erda.corpus.corpus_store import CorpusStore
-from erda.corpus.manifest import StoredFile
+from erda.corpus.corpus_store import CorpusStore, StoredFile
 from erda.corpus.vector_index import IndexAbout, SearchEffort, VectorIndex, choose_factory, index_shards
 from erda.corpus.vector_shards import VectorShards, plan_shards, write_shard
 from erda.errors import DataError, ErdaError

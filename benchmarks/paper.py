@@ -21,7 +21,7 @@ from erda.benchmark.records import Record, read_records
 from erda.benchmark.report.comparison import compare_lines, different_streams
 from erda.benchmark.report.published import find_published
 from erda.benchmark.report.report_files import Section
-from erda.cli.settings_options import seeds_of
+from erda.cli.demo_commands import seeds
 from erda.errors import RecordError, SettingsError, join_faults
 from erda.settings.load import given_values
 from targets import Figure, measure
@@ -138,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     what.add_argument("--time", metavar="TABLE", help="run a table of `erda paper --list` by the clock")
     parser.add_argument("--out", type=Path, metavar="DIR", help="with --time: a new folder for the records")
     parser.add_argument("--corpus", metavar="DIR", help="for the augmented rows")
-    parser.add_argument("--seeds", metavar="N,N", help="orders to run (default: all six)")
+    parser.add_argument("--seeds", type=seeds, metavar="N,N", help="orders to run (default: all six)")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes at work at once (default: 2)")
     options = parser.parse_args(arguments)
     if options.directory:
@@ -147,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--time needs --out, a new folder for the records")
     return measure(
         lambda: time_table(
-            options.time, options.out, corpus=options.corpus, n_processes=options.jobs, seeds=seeds_of(options)
+            options.time, options.out, corpus=options.corpus, n_processes=options.jobs, seeds=options.seeds
         )
     )
 

@@ -20,7 +20,7 @@ HTTP = """\
 # HTTP API
 
 Generated from the OpenAPI document by `make docs`; do not edit. A running server has the same at
-`/docs` and `/openapi.json`. [The server](server.md) describes tokens, jobs and limits.
+`/openapi.json`. [The server](server.md) describes tokens, jobs and limits.
 
 Every body is JSON. A token goes into the header `Authorization: Bearer TOKEN`. Every error has the
 body `{"error": ..., "message": ..., "where": ...}`. In a reply, `...` stands for further fields,

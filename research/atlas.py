@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print the accuracy after each task for each seed, and the final mean."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     seeds_help = "seeds of the streams (default: 100,110,..,150)"
-    parser.add_argument("--seeds", type=_seeds, default=default_seeds("atlas"), metavar="N,N", help=seeds_help)
+    parser.add_argument("--seeds", type=_seeds, default=default_seeds(), metavar="N,N", help=seeds_help)
     seeds = parser.parse_args(arguments).seeds
     last = []
     for seed in seeds:

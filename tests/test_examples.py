@@ -1,15 +1,14 @@
 """Every program of examples/ runs and prints what it promises; so does the notebook."""
 
 import runpy
-import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from erda.methods import METHODS
+from erda.registry import load_object
 from erda.testing import check_method
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -68,26 +67,16 @@ def test_every_program_is_short_listed_and_run() -> None:
     assert all(f"]({name}.py)" in listed for name in programs)
 
 
-@pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Install the package of `own_method` by its metadata; the value is its entry point."""
-    project = tomllib.loads((EXAMPLES / "own_method" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+def test_the_method_in_a_package_is_named_by_its_entry_point_and_keeps_the_contract(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = EXAMPLES / "own_method"
+    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     ((name, target),) = project["entry-points"]["erda.methods"].items()
-    info = tmp_path / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
-    (info / "entry_points.txt").write_text(f"[erda.methods]\n{name} = {target}\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.syspath_prepend(str(EXAMPLES / "own_method"))
-    vars(METHODS).pop("_plugins", None)
-    yield name
-    vars(METHODS).pop("_plugins", None)
-    sys.modules.pop("nearest_example", None)
-
-
-def test_the_method_in_a_package_is_found_by_its_name_and_keeps_the_contract(installed: str) -> None:
-    method = METHODS[installed]
-    assert method.__name__ == "NearestExample"
+    module, _, member = target.partition(":")
+    method = load_object(f"{folder / module}.py:{member}")
+    assert method.name == name
+    monkeypatch.setitem(METHODS, name, method)
     check_method(method)
 
 

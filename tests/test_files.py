@@ -12,6 +12,7 @@ import pytest
 from erda.errors import DataError, ModelError, RecordError, SettingsError, WriteError
 from erda.files import (
     cache_folder,
+    check_output,
     data_folder,
     decode_json,
     inside,
@@ -28,7 +29,6 @@ from erda.files import (
     write_arrays,
     write_json,
 )
-from erda.outputs import refuse_overwriting_input
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,7 @@ def test_no_output_is_an_input(tmp_path: Path, way: str) -> None:
     out = {"dots": tmp_path / "x" / ".." / "in.csv", "symlinked folder": tmp_path / "y" / "in.csv"}.get(way, other)
     (tmp_path / "x").mkdir()
     (tmp_path / "y").symlink_to(tmp_path)
-    refuse_overwriting_input(out if out == other else tmp_path / "new.csv", given, tmp_path / "none")
+    check_output(out if out == other else tmp_path / "new.csv", given, tmp_path / "none", overwrite=False)
     if way == "symlink":
         other.symlink_to(given)
     elif way == "hard link":
@@ -236,7 +236,7 @@ def test_no_output_is_an_input(tmp_path: Path, way: str) -> None:
     elif way in ("itself", "descriptor"):
         out = given
     with given.open() as file, pytest.raises(SettingsError, match="would be overwritten"):
-        refuse_overwriting_input(out, None, tmp_path / "none", file.fileno() if way == "descriptor" else given)
+        check_output(out, None, tmp_path / "none", file.fileno() if way == "descriptor" else given, overwrite=True)
 
 
 def test_links_are_neither_followed_nor_removed(tmp_path: Path) -> None:

@@ -4,41 +4,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
-import torch
+from erda.testing.toy_world import DIM, toy_encoder, toy_example, toy_questions, toy_relation, toy_task, word_vectors
 
-from erda.encoders.trainable import TrainableEncoder
-from erda.methods import trained
-from erda.testing.toy_world import (
-    DIM,
-    FILLERS,
-    NAMES,
-    SIGNS,
-    toy_encoder,
-    toy_example,
-    toy_questions,
-    toy_relation,
-    toy_task,
-    word_vectors,
-)
-from erda.types import Example
-
-__all__ = [
-    "DIM",
-    "FILLERS",
-    "NAMES",
-    "SIGNS",
-    "Watch",
-    "drift",
-    "instead_of_learning",
-    "toy_encoder",
-    "toy_example",
-    "toy_questions",
-    "toy_relation",
-    "toy_task",
-    "word_vectors",
-    "write_vectors",
-]
+__all__ = ["DIM", "Watch", "toy_encoder", "toy_example", "toy_questions", "toy_relation", "toy_task", "word_vectors"]
 
 
 def write_vectors(path: Path) -> Path:
@@ -47,28 +15,6 @@ def write_vectors(path: Path) -> Path:
     lines = [f"{word} {' '.join(f'{x:.6f}' for x in known.vectors[row].tolist())}" for word, row in known.rows.items()]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
-
-
-def drift(encoder: TrainableEncoder) -> None:
-    """Add 0.05 to every trained weight."""
-    with torch.no_grad():
-        for parameter in encoder.trained_parameters():
-            parameter.add_(0.05)
-
-
-def instead_of_learning(
-    monkeypatch: pytest.MonkeyPatch, change: Callable[[], None] = lambda: None
-) -> list[list[Example]]:
-    """Replace the gradient loop by `change`; gives what it was handed."""
-    seen: list[list[Example]] = []
-
-    def record(items: Sequence[Example], *_: object, **__: Any) -> float:
-        seen.append(list(items))
-        change()
-        return 0.0
-
-    monkeypatch.setattr(trained, "descend", record)
-    return seen
 
 
 class Watch:
@@ -82,3 +28,8 @@ class Watch:
         self.before_step()
         self.calls.append((list(items), settings["epochs"]))
         return 0.0
+
+    @property
+    def items(self) -> list[list[Any]]:
+        """The items of each call."""
+        return [items for items, _ in self.calls]

@@ -15,14 +15,13 @@ import numpy as np
 
 from erda.encoders import build_encoder
 from erda.encoders.contract import BACKGROUND, UNLABELLED, unit_rows
-from erda.encoders.onnx_build import build_packaged
 from erda.encoders.onnx_encoder import ABOUT, GRAPH, TOKENIZER, packaged_folder
-from erda.encoders.weights import MODELS
+from erda.encoders.weights import MODELS, graph_builder
 
 
 def build(model: str, out: Path, statistics: Path | None) -> None:
     """Write graph, tokenizer, description, background and statistics of unlabelled pairs."""
-    build_packaged(model, out, statistics=statistics)
+    graph_builder().build_packaged(model, out, statistics=statistics)
     for name in (GRAPH, TOKENIZER, ABOUT, BACKGROUND, UNLABELLED):
         content = (out / name).read_bytes()
         print(f"{name:16} {len(content) / 1e6:6.1f} MB  sha256 {hashlib.sha256(content).hexdigest()}")

@@ -24,7 +24,7 @@ from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack, cast
 
-from erda.errors import DataError, ErdaError, WriteError
+from erda.errors import DataError, ErdaError, SettingsError, WriteError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,7 +40,6 @@ LOCK_SECONDS = 0.2  # long enough for a process that is about to release the loc
 POLL_SECONDS = 0.01
 LOCK, SEAL = ".lock", "seal"
 _UNFINISHED = re.compile(r"\.(.+)\.[0-9a-f]{16}\.tmp")
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -53,20 +52,18 @@ def whole_file(path: Path) -> Iterator[Path]:
     On failure, `path` is unchanged. A random name and exclusive creation keep planted links out.
     """
     temporary = temporary_name(path)
-    ours: list[Path] = []
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(temporary, _NEW_FILE, 0o666))
-        ours.append(temporary)
-        yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        temporary.touch(exist_ok=False)
+        try:
+            yield temporary
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            remove_own(temporary)
     except OSError as error:
         raise WriteError(cannot_write(path, error)) from error
-    finally:
-        for one in ours:
-            remove_own(one)
 
 
 def remove_unfinished(folder: Path, *, of: str = "") -> None:
@@ -106,6 +103,21 @@ def write_lines(path: Path, lines: Iterable[str], *, end: str = "\n") -> None:
         gzip.GzipFile("", "wb", 9, raw, mtime=0) if path.suffix == ".gz" else nullcontext(raw) as file,
     ):
         file.writelines(f"{line}{end}".encode() for line in lines)
+
+
+def append_lines(path: Path, content: bytes) -> None:
+    """Append whole lines to a file and sync it to disk; a line that a kill cut short is ended first."""
+    try:
+        with path.open("ab+") as file:
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":
+                    file.write(b"\n")
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise WriteError(cannot_write(path, error)) from error
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -361,20 +373,35 @@ def _removed(remove: Callable[[], object]) -> bool:
     return True
 
 
-def check_path(path: str | Path) -> None:
-    """Raise if no file can have this path."""
-    try:
-        parts = [os.fsencode(part) for part in Path(path).parts]
-    except UnicodeEncodeError:
-        raise DataError(f"{path}: not a file name: it holds half of a surrogate pair.") from None
-    if any(b"\0" in part or len(part) > LONGEST_FILE_NAME for part in parts):
-        said = f"it holds a NUL byte, or a part of it has more than {LONGEST_FILE_NAME} bytes"
-        raise DataError(f"{str(path)[:60]}: not a file name: {said}.")
+def refuse_existing(out: Path, *, overwrite: bool) -> None:
+    """Reject an output file that exists, unless the user agreed to replace it."""
+    if not overwrite and (out.exists() or out.is_symlink()):
+        raise SettingsError(f"{out} exists. Use --overwrite (overwrite=True) to replace it, or choose another name.")
+
+
+def check_output(out: Path, *inputs: Path | int | None, overwrite: bool) -> None:
+    """Reject an output that is an input or exists, unless the user agreed; remove what a killed command left of it.
+
+    An input is a path or an open descriptor. Links are resolved.
+    """
+    for one in inputs:
+        with suppress(OSError):  # a file that does not exist cannot be overwritten
+            if one is not None and os.path.samestat(out.stat(), os.fstat(one) if isinstance(one, int) else one.stat()):
+                name = "standard input" if isinstance(one, int) else f"the input {one}"
+                raise SettingsError(f"{out}: is {name}, which would be overwritten. Choose another output file.")
+    refuse_existing(out, overwrite=overwrite)
+    remove_unfinished(out.parent, of=out.name)
 
 
 def user_path(name: str | Path) -> Path:
     """A path as a user writes it: `~` is the home folder, where there is one. Names no file can have raise."""
-    check_path(name)
+    try:
+        parts = [os.fsencode(part) for part in Path(name).parts]
+    except UnicodeEncodeError:
+        raise DataError(f"{name}: not a file name: it holds half of a surrogate pair.") from None
+    if any(b"\0" in part or len(part) > LONGEST_FILE_NAME for part in parts):
+        said = f"it holds a NUL byte, or a part of it has more than {LONGEST_FILE_NAME} bytes"
+        raise DataError(f"{str(name)[:60]}: not a file name: {said}.")
     with suppress(RuntimeError):  # nobody of that name
         return Path(name).expanduser()
     return Path(name)

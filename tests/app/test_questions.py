@@ -15,7 +15,7 @@ from erda.app.entities import tagged_sentences
 from erda.app.extractor import Extractor
 from erda.app.state import Thresholds
 from erda.app.version import Version
-from erda.data.formats import example_to_json
+from erda.data.formats.jsonl_examples import example_to_json
 from erda.errors import DataError
 from erda.text.marks import Mark, example_from_marks
 

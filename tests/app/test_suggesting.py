@@ -16,8 +16,7 @@ COAST = ["[[Bergen]] lies on the coast of {{Norway}} .", "[[Malmo]] sits on the 
 
 @pytest.fixture
 def extractor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Extractor:
-    from toy_corpus import row, toy_store
-    from toy_similarity import ToySimilarity
+    from toy_corpus import ToySimilarity, row, toy_store
 
     from erda.corpus.augment import Augmenter
     from erda.corpus.vector_index import build_index

@@ -79,11 +79,11 @@ def test_records_with_other_settings_are_excluded_and_counted(template: Record, 
 
 
 def test_a_setting_newer_than_a_record_has_its_default(template: Record) -> None:
-    older = {name: value for name, value in DEFAULTS.items() if name != "future_relations"}
+    older = {name: value for name, value in DEFAULTS.items() if name != "n_rehearsed"}
     assert older != DEFAULTS
     rows = {"A": [erda(template, seed=1, **older), erda(template, seed=2, **DEFAULTS)]}
     assert seeds(rows) == ({"A": [1, 2]}, [])
-    rows["A"].append(erda(template, seed=3, **{**DEFAULTS, "future_relations": True}))
+    rows["A"].append(erda(template, seed=3, **{**DEFAULTS, "n_rehearsed": 3}))
     found, notes = seeds(rows)
     assert found == {"A": [1, 2]}
     assert len(notes) == 1

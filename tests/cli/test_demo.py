@@ -1,18 +1,14 @@
-"""The demo: its sentences can be read, the extractor may be taught twice, and the summary names every method."""
+"""The demo: its sentences can be read, and the extractor may be taught twice."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from toy_extractor import Words
-from toy_runs import toy_record
 
 from erda.app.extractor import Extractor
-from erda.benchmark.statistics import Summary
 from erda.cli import demo_commands
-from erda.cli.demo_commands import LINES, PARTS, demonstrate_extractor, summarise
+from erda.cli.demo_commands import PARTS, demonstrate_extractor
 from erda.cli.main import main
-from erda.methods import METHODS
 from erda.text.marks import example_from_marks
 
 
@@ -42,22 +38,6 @@ def test_the_demo_says_what_is_kept_and_loses_no_version(
     assert "of 8 after for the first four relations; " in shown[0][-4]
     assert "predict --store" in shown[0][-1]
     assert [one.n_relations for one in opened(tmp_path / "store").history()] == [0, 4, 5, 4, 5]
-
-
-def test_the_summary_has_one_row_per_method_with_and_without_a_corpus(tmp_path: Path) -> None:
-    record = toy_record(tmp_path)
-    lines = {"seqrun": (0.25, 0.5, ""), "erda": (0.5, 0.125, "")}
-    records = [
-        replace(record, method=method, corpus=corpus, accuracy={"all-seen": [0.9, end]}, forgetting={"all-seen": lost})
-        for method, (end, lost, corpus) in lines.items()
-    ]
-    records += [replace(records[1], corpus="atlas-corpus", accuracy={"all-seen": [0.9, end]}) for end in (0.5, 0.75)]
-    table = summarise(records)
-    assert [row[0] for row in table.rows] == ["SeqRun", "ERDA", "ERDA + corpus"]
-    assert [row[2] for row in table.rows[:2]] == [Summary(25.0, None, 1), Summary(50.0, None, 1)]
-    assert table.rows[2][2] == Summary.of((50.0, 75.0))
-    assert table.rows[1][3] == Summary(12.5, None, 1)
-    assert {method for method, _ in LINES} <= set(METHODS)
 
 
 @pytest.mark.parametrize(

@@ -45,33 +45,14 @@ def test_a_relation_is_taught_by_patterns_alone(erda: Erda) -> None:
     assert said.lines[-1].endswith(f"{examples}, 2 patterns and 1 counterexample (version 3).")
 
 
-@pytest.mark.parametrize("name", ["t.relations.json", "t.jsonl.relations.json", "relations.json"])
-def test_a_file_is_taught_with_the_relation_list_beside_it(erda: Erda, name: str) -> None:
+def test_a_file_is_taught_with_the_relation_list_beside_it(erda: Erda) -> None:
     write_rows("t.jsonl", ((FOUNDED[0], "founded_by"), (BORN[0], "birth")))
-    texts = [
-        {"id": "birth", "name": "born in"},
-        {"id": "founded_by", "description": ["who began it", *PATTERNS]},
-    ]
-    Path(name).write_bytes(json.dumps(texts, indent=1).replace("\n", "\r\n").encode())
+    texts = [{"id": "birth", "name": "born in"}, {"id": "founded_by", "description": ["who began it", *PATTERNS]}]
+    Path("t.relations.json").write_text(json.dumps(texts))
     said = erda("teach", "--file", "t.jsonl").lines[0]
     assert said == "Version 1: 2 new examples, 2 new patterns; new: founded_by, birth."
-    assert erda("relations").lines[1:3] == [
-        "       1  founded by  who began it (2 patterns)",
-        "       1  born in",
-    ]
-    write_rows("t.jsonl", ((FOUNDED[1], "founded_by"),))
-    erda("teach", "founded_by", "--file", "t.jsonl", "--store", "other")
-    assert erda("relations", "--store", "other").lines[1].endswith("who began it (2 patterns)")
-
-
-def test_a_description_has_several_lines_and_is_taught_alone(erda: Erda) -> None:
-    erda("teach", "founded by", *FOUNDED)
-    said = erda("teach", "founded by", "--description", "who began it").lines
-    assert said[0] == "Version 2: no new example; new description: founded by."
-    assert erda("teach", "founded by", "--description", "who began it").lines[0] == "Nothing new."
-    said = erda("teach", "founded by", *(f"--description={one}" for one in PATTERNS)).lines
-    assert said[0] == "Version 3: 2 new patterns; new description: founded by."
-    assert erda("versions").lines[-1].endswith("described founded by")
+    listed = ["       1  founded by  who began it (2 patterns)", "       1  born in"]
+    assert erda("relations").lines[1:3] == listed
 
 
 def test_the_store_comes_from_the_environment(erda: Erda, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,46 +66,24 @@ def test_the_store_comes_from_the_environment(erda: Erda, monkeypatch: pytest.Mo
     [
         ('teach "born in" "[[Ada]] was born"', "born in: example 1: no tail is marked; put the first entity in [["),
         ('teach "born in" "[[A\\x07da]] in {{L}}"', "control character"),
-        ('teach "born in" ""', "example 1: "),
-        ('teach "born in" --description x --description "[[X]] came"', "line '[[X]] came': no tail is marked; put the"),
-        (
-            'edit "founded by" --description "{{Y}} came"',
-            "line '{{Y}} came': no head is marked; put the first entity in [[",
-        ),
-        ('teach "" "[[A]] in {{B}}"', "A relation needs a name, such as 'founded by'."),
         ('teach "[[A]] in {{B}}" "founded by" --not', "is a sentence; name the relation first"),
         ("teach", "Nothing to teach: give a RELATION with sentences, or --file FILE."),
-        ("teach --relearn --store nowhere", "There is no extractor in nowhere yet."),
         ('teach "born in" "[[A]] in {{B}}" --file q.txt', "Give sentences or --file, not both."),
         ("teach --file q.txt", "no row names a relation"),
-        ("teach --file nothing.csv", "nothing.csv: no such file."),
         ("teach --file q.txt --description x", "--description: describes one relation; name it"),
         ('teach "founded by" --not', "Nothing to teach: --not needs sentences"),
-        ('teach "found by" "[[A]] in {{B}}" --not', "Did you mean 'founded by'?"),
         ("teach --not --file q.txt", "name one: erda teach RELATION --not --file q.txt"),
         ("predict q.txt --out answers.xlsx", "expected a name that ends in .jsonl"),
         ("predict q.csv --out q.csv", "q.csv: is the input q.csv"),
-        ("extract q.txt --names q.csv --out ./q.csv", "q.csv: is the input q.csv"),
-        ("predict q.txt --top 0", "--top: must be at least 1, got 0."),
-        ("predict q.txt --store q.csv", "q.csv: is a file; an extractor is a folder, name another."),
-        ("predict plain.txt", "In plain sentences, mark the entities"),
         ("predict", "standard input: the file is empty."),
         ("predict ''", "FILE: expected a name or a sentence, got nothing."),
         ('predict "Ada was born in London."', "no such file. In a sentence, mark both entities: [["),
-        ('predict "my questions.txt"', "my questions.txt: no such file."),
-        ("predict published.json", "run first: erda data convert published.json --out OUT.jsonl"),
         ("extract q.txt --entity a --names b", "Give --entity or --names, not both."),
-        ("forget nothing", "Unknown relation 'nothing'."),
         ('forget "founded by" --example 9', "'founded by' has no example 9; list them: erda relations 'founded by'"),
-        ("versions --to 7", "7"),
-        ('edit "founded by" --into "founded by"', "name two relations"),
-        ('edit "founded by" --name "founded by"', "already"),
         ("review -", "your answers are read from standard input"),
         ("review missing.txt", "missing.txt: no such file"),
-        ("review sheet.ods", "save it as .xlsx or CSV"),
         ("review q.txt --n 3", "--n: only with --list."),
         ("review --list --text q.txt", "--list: give --relation NAME"),
-        ("relations foundedby", "Did you mean 'founded by'?"),
         ("relations --store nowhere", "There is no extractor in nowhere yet. Create one: erda teach RELATION"),
         ("relations --store other", "other holds other files than an extractor"),
     ],
@@ -133,10 +92,6 @@ def test_bad_input_is_said_and_changes_nothing(erda: Erda, command: str, message
     erda("teach", "founded by", *FOUNDED)
     Path("q.txt").write_text("\n".join(QUESTIONS))
     Path("q.csv").write_text("text\n[[a]] b {{c}}\n")
-    Path("plain.txt").write_text("Nobody marked anything here.")
-    Path("published.json").write_text(
-        '{"P19": [{"tokens": ["A", "b"], "h": ["a", "Q1", [[0]]], "t": ["b", "Q2", [[1]]]}]}'
-    )
     Path("other").mkdir()
     Path("other/thesis.tex").touch()
     before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
@@ -157,12 +112,6 @@ def test_old_versions_and_what_was_forgotten_can_be_removed(erda: Erda) -> None:
     assert erda("versions", "--purge").lines[0] == "2 versions removed."
     assert "born in" not in erda("versions").out
     assert erda("relations").lines[-1] == "my-extractor knows 1 relation from 3 examples (version 4)."
-
-
-def test_the_name_of_a_store_is_not_empty(erda: Erda, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        erda("relations", "--store", "")
-    assert "argument --store: expected a name, got nothing." in capsys.readouterr().err
 
 
 def test_a_sentence_may_be_long_and_standard_input_closed(erda: Erda, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,12 +175,8 @@ def test_a_table_of_texts_may_name_its_own_columns(erda: Erda) -> None:
     asked = ("extract", "t.csv", "--pairs", "all", "--entity", "Tesla", "--entity", "Martin")
     row = json.loads(erda(*asked, "--columns", "text=sentence,id=no").lines[0])
     assert (row["id"], row["text"], row["input"]) == ("7", "Tesla was founded by Martin .", {"Text": "short"})
-    Path("u.csv").write_text("Sentence\nTesla was founded by Martin .\n")
-    assert "name yours: --columns text=NAME" in erda("extract", "u.csv").err
     assert "Unknown column 'head'" in erda("extract", "t.csv", "--columns", "head=sentence").err
-    Path("t.txt").write_text("x")
-    assert "only tables" in erda("extract", "t.txt", "--columns", "text=sentence").err
-    assert "relations: 1 founded by" in erda("review", "u.csv", "--columns", "text=sentence").out
+    assert "relations: 1 founded by" in erda("review", "t.csv", "--columns", "text=sentence").out
 
 
 def test_rows_that_say_no_relation_are_not_taught_as_the_named_one(erda: Erda) -> None:
@@ -249,9 +194,3 @@ def test_a_terminal_is_shown_lines_to_read(erda: Erda, monkeypatch: pytest.Monke
     Path("news.txt").write_text("Ann Lee met Bob Roe. She was born in Rome.\n")
     shown = erda("extract", "news.txt", "--min-confidence", "0", "--entity", "Ann Lee", "--entity", "Rome").out
     assert "(She = Ann Lee)" in shown
-
-
-def test_questions_without_relations_are_called_so(erda: Erda) -> None:
-    erda("teach", "founded by", *FOUNDED)
-    Path("q.txt").write_text(QUESTIONS[0])
-    assert erda("evaluate", "q.txt").lines[1] == "No row names a relation, so 'none' is always correct."

@@ -40,7 +40,7 @@ from erda.data.catalogue import Entry, Shape, load_dataset
 def load(folder):
     return load_dataset(Path(__file__).parent / "toy.jsonl")
 
-ENTRY = Entry("toy-data", "a toy", "none", Shape(way=2, shots=3), load)
+ENTRY = Entry("a toy", "none", Shape(way=2, shots=3), load)
 """
 PRESET = 'description = "A toy."\nlike = "demo"\ndataset = "toy-data"\nmethods = ["nearest-mean"]\n'
 

@@ -1,16 +1,14 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from toy_corpus import erda_corpus, row, toy_store
-from toy_similarity import ToySimilarity
+from toy_corpus import ToySimilarity, erda_corpus, row, toy_store
 
-from erda.corpus.augment import ENTITY_MATCH, NEIGHBOUR, Augmentation, Augmenter, AugmentSettings
+from erda.corpus.augment import ENTITY_MATCH, NEIGHBOUR, Augmenter
 from erda.corpus.vector_index import build_index
-from erda.data.formats import example_from_json, example_to_json
+from erda.data.formats.jsonl_examples import example_from_json, example_to_json
 from erda.data.own_data import read_examples
 from erda.errors import DataError, SettingsError
 from erda.types import Example
@@ -34,20 +32,6 @@ def example(text: str, head: str, tail: str, relation: str | None, example_id: s
 AUTHOR = example("IBSEN wrote the drama GENGANGERE in exile .", "IBSEN", "GENGANGERE", "author", "a1")
 NOVEL = example("Lagerlof wrote the novel Jerusalem at home .", "Lagerlof", "Jerusalem", "author", "a2")
 COAST = example("Oslo lies on the coast of Norway .", "Oslo", "Norway", "country", "c1")
-
-
-class Counting:
-    """Wrapper of an index or a store that records the names of called methods."""
-
-    def __init__(self, inner: object) -> None:
-        self.inner = inner
-        self.calls: list[str] = []
-
-    def __getattr__(self, name: str) -> object:
-        value = getattr(self.inner, name)
-        if callable(value):
-            self.calls.append(name)
-        return value
 
 
 @pytest.fixture
@@ -78,7 +62,7 @@ def test_scores_and_margins_equal_a_loop(augmenter: Augmenter) -> None:
     for extra in augmenter.find(examples, n_neighbours=2).extras:
         own, found = augmenter.model.encode([extra.origin, extra.example])
         assert extra.score == pytest.approx(float(own @ found), abs=1e-3)
-        vector = augmenter.index.vectors([extra.row])[0]
+        vector = augmenter.index.shards.vectors([extra.row])[0]
         near = [float(vector @ mean / np.linalg.norm(mean)) for mean in (author, country)]
         expected = near[0] - near[1] if extra.example.relation == "author" else near[1] - near[0]
         assert extra.margin == pytest.approx(expected, abs=1e-5)
@@ -137,17 +121,11 @@ def test_limits_and_thresholds(augmenter: Augmenter) -> None:
     rests = example("Oslo rests on the coast of Norway .", "Oslo", "Norway", "country")
     assert augmenter.find([rests], neighbour_threshold=0.5).counts == {ENTITY_MATCH: 0, NEIGHBOUR: 1}
     assert augmenter.find([rests], neighbour_threshold=0.95).extras == ()
-
-
-@pytest.mark.parametrize(
-    "change", [{"match_threshold": 2}, {"n_neighbours": 0}, {"n_neighbors": 2}, {"agreement": "means"}]
-)
-def test_invalid_settings_raise(augmenter: Augmenter, change: dict) -> None:
+    assert augmenter.find([]).extras == ()
     with pytest.raises(SettingsError):
-        augmenter.find([COAST], **change)
+        augmenter.find([COAST], n_neighbours=0)
     with pytest.raises(DataError):
         augmenter.find([example("Oslo lies in Norway .", "Oslo", "Norway", None)])
-    assert augmenter.find([]).extras == ()
 
 
 @pytest.mark.parametrize("agreement", ["mean", "nearest"])
@@ -162,17 +140,6 @@ def test_agreement_rejects_sentences_nearer_to_another_relation(augmenter: Augme
     exemplars = [example("Lund lies on the coast of Sweden .", "Lund", "Sweden", "shore", "e1")]
     found = augmenter.find([wrong], exemplars=exemplars, agreement=agreement, agreement_margin=0.05)
     assert not [extra for extra in found.extras if "coast" in extra.example.tokens]
-
-
-def test_one_lookup_one_search_two_queries_and_a_cache_of_vectors(augmenter: Augmenter) -> None:
-    store, index = Counting(augmenter.store), Counting(augmenter.index)
-    counted = Augmenter(store, index, augmenter.model)
-    found = counted.find([AUTHOR, NOVEL, COAST] * 5)
-    assert store.calls == ["find", "sentences", "sentences"]
-    assert index.calls.count("search") == 1
-    before = augmenter.model.n_encoded
-    assert counted.find([AUTHOR, NOVEL, COAST] * 5) == found
-    assert augmenter.model.n_encoded == before
 
 
 def test_a_record_contains_the_provenance(augmenter: Augmenter) -> None:
@@ -198,8 +165,7 @@ def test_the_command_writes_jsonl_and_prints_a_table(
     corpus = augmenter.store.folder
     erda_corpus("augment", file, "--corpus", corpus, "--set", "match_threshold=-0.5", "--set", "n_neighbours=2")
     out = capsys.readouterr().out
-    assert "author: 5 extra" in out
-    assert "... and 2 more" in out
+    assert len(out.split("\n\n")[0].splitlines()) == 1 + 7, "a title and the extra examples"
     assert "neighbour     [Bergen] lies on the coast of {Norway} ." in out
     assert "3 examples, 1 with their entity pair in the corpus: 3 by entity-match, 4 by neighbour" in out
     extras = tmp_path / "shots.extra.jsonl"
@@ -216,29 +182,3 @@ def test_the_command_writes_jsonl_and_prints_a_table(
     known = ["--known", extras, "--out", tmp_path / "more.jsonl"]
     erda_corpus("augment", file, "--corpus", corpus, *known, "--set", "similarity_search=false")
     assert "0 by entity-match" in capsys.readouterr().out
-
-
-def test_the_command_accepts_every_setting_and_reports_all_faults(
-    augmenter: Augmenter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("erda.corpus.similarity.load_similarity", lambda *_, **__: augmenter.model)
-    asked: list[AugmentSettings] = []
-    find = Augmenter.find
-
-    def watch(self: Augmenter, examples: Sequence[Example], **given: Any) -> Augmentation:
-        asked.append(given["settings"])
-        return find(self, examples, **given)
-
-    monkeypatch.setattr(Augmenter, "find", watch)
-    file = tmp_path / "shots.jsonl"
-    file.write_text(json.dumps(example_to_json(COAST)) + "\n")
-    command = ["augment", file, "--corpus", augmenter.store.folder, "--overwrite"]
-    erda_corpus(*command)
-    sets = ["n_neighbours=2", "search-matched=true", "entity_matching=false", "agreement=mean", "match_threshold=0.5"]
-    erda_corpus(*command, *(word for one in sets for word in ("--set", one)))
-    changes = {"n_neighbours": 2, "search_matched": True, "entity_matching": False, "agreement": "mean"}
-    assert asked == [AugmentSettings(), AugmentSettings(**changes, match_threshold=0.5)]
-    with pytest.raises(SettingsError) as caught:
-        erda_corpus(*command, "--set", "n_neighbors=2", "--set", "agreement=means", "--set", "max_matches=0")
-    for message in ("Did you mean 'n_neighbours'?", "Did you mean 'mean'?", "--set max_matches: must be at least 1"):
-        assert message in str(caught.value)

@@ -1,12 +1,11 @@
 import bz2
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 from toy_corpus import content, erda_corpus, random_rows, row, toy_store, write_rows
 
-from erda.corpus.corpus_build import EmptyCorpusError, build_corpus
+from erda.corpus.corpus_build import build_corpus
 from erda.corpus.corpus_store import CorpusStore
 from erda.corpus.sources import BuildSettings
 from erda.errors import DataError, SettingsError
@@ -84,13 +83,6 @@ def test_excluded_sentences_are_dropped(tmp_path, kind):
     assert store.sentences_of([EntityPair("Anna", "Bob")]) == [()]
 
 
-@pytest.mark.parametrize("text", ["", '{"a": 1}\n', "{broken\n"])
-def test_an_exclude_file_without_sentences_raises(tmp_path, text):
-    (tmp_path / "e.jsonl").write_text(text)
-    with pytest.raises(DataError):
-        toy_store(tmp_path, [ANNA], exclude=[tmp_path / "e.jsonl"])
-
-
 def test_redirects_are_resolved_in_any_order_of_pages(tmp_path):
     def page(title, text, redirect=""):
         redirect = f'<redirect title="{redirect}" />' if redirect else ""
@@ -138,9 +130,9 @@ def test_several_sources_and_settings(tmp_path):
 )
 def test_an_empty_corpus_raises_with_the_reasons(tmp_path, lines, said):
     (tmp_path / "x.jsonl").write_text(lines)
-    with pytest.raises(EmptyCorpusError, match=said):
+    with pytest.raises(DataError, match=said):
         build_corpus([tmp_path / "x.jsonl"], tmp_path / "c")
-    assert not (tmp_path / "c/build").exists()
+    assert not [*(tmp_path / "c").iterdir()]
 
 
 def test_missing_and_repeated_files_and_folders_are_rejected(tmp_path):
@@ -156,24 +148,10 @@ def test_missing_and_repeated_files_and_folders_are_rejected(tmp_path):
 def test_building_a_finished_corpus_changes_nothing(tmp_path):
     store = toy_store(tmp_path, random_rows(20))
     files = {path: path.stat().st_mtime_ns for path in store.folder.iterdir()}
-    said = []
-    assert build_corpus([tmp_path / "rows.jsonl"], store.folder, show=said.append) == store.manifest
-    assert "complete, nothing to do" in said[-1]
+    assert build_corpus([tmp_path / "rows.jsonl"], store.folder) == store.manifest
     with pytest.raises(DataError, match="other sources or settings"):
         build_corpus([write_rows(tmp_path / "y.jsonl", [ANNA])], store.folder)
     assert {path: path.stat().st_mtime_ns for path in store.folder.iterdir()} == files
-
-
-@pytest.mark.parametrize("which", ["part-00001.parquet", "keys.npy"])
-def test_a_damaged_file_is_named(tmp_path, small_steps, which):
-    toy_store(tmp_path, random_rows(600))
-    path = tmp_path / "corpus" / which
-    raw = bytearray(path.read_bytes())
-    raw[len(raw) // 2] ^= 1
-    path.write_bytes(raw)
-    for use in (CorpusStore.open, lambda folder: build_corpus([tmp_path / "rows.jsonl"], folder)):
-        with pytest.raises(DataError, match=which):
-            use(tmp_path / "corpus")
 
 
 def test_the_commands_print_counts(tmp_path, capsys):
@@ -191,9 +169,3 @@ def test_the_commands_print_counts(tmp_path, capsys):
         erda_corpus("build", rows, "--out", tmp_path / "d", "--set", "max_pairs=0", "--set", "formt=x", "--workers", 0)
     assert all(name in str(caught.value) for name in ("max_pairs", "Did you mean 'format'", "workers"))
     assert not (tmp_path / "d").exists()
-
-
-def test_a_moved_corpus_still_opens(tmp_path):
-    digest = toy_store(tmp_path, random_rows(20)).digest
-    shutil.move(tmp_path / "corpus", tmp_path / "elsewhere")
-    assert CorpusStore.open(tmp_path / "elsewhere").digest == digest

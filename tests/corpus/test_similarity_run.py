@@ -1,4 +1,11 @@
-from dataclasses import replace
+"""Measures, the background of trained weights, and the commands `erda corpus train` and `pairs`."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -6,11 +13,19 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny_models import build_model
-from toy_pairs import toy_rows, toy_sentences
+from toy_corpus import erda_corpus
+from toy_pairs import toy_rows, toy_sentences, write_tagged
 
-from erda.corpus.similarity_run import auc, measure_similarity, neighbour_agreement
+from erda.cli.main import main
+from erda.corpus.similarity import load_similarity
+from erda.corpus.similarity_run import auc, drawn_from, measure_similarity, neighbour_agreement
 from erda.corpus.training_pairs import mine_pairs
-from erda.errors import DataError
+from erda.encoders import TransformerSettings, build_encoder
+from erda.encoders.adapter import TrainedWeights
+from erda.encoders.transformer import TransformerEncoder
+from erda.encoders.weights import origin
+from erda.errors import SettingsError
+from erda.types import Entity, Example, Span
 
 SCORES = st.lists(st.integers(-4, 4), min_size=1, max_size=20)
 
@@ -31,8 +46,6 @@ def test_agreement_is_leave_one_out(block_size):
         others = [j for j in range(30) if j != i]
         right += relations[max(others, key=lambda j: float(vectors[i] @ vectors[j]))] == relations[i]
     assert neighbour_agreement(vectors, relations, block_size=block_size) == pytest.approx(right / 30)
-    with pytest.raises(DataError):
-        neighbour_agreement(vectors[:1], ["r0"])
 
 
 class MaskedOnly:
@@ -64,5 +77,109 @@ def test_auc_and_agreement_of_a_model(tmp_path):
     none = pairs.take(slice(0))
     nothing = measure_similarity(MaskedOnly([]), rows, none)
     assert (nothing.auc, nothing.agreement, nothing.n_pairs) == (None, None, 0)
-    with pytest.raises(DataError):
-        measure_similarity(MaskedOnly([]), rows, none, validation=[replace(examples[0], relation=None)])
+
+
+def tagged(path: Path, n: int) -> Path:
+    head, tail = Entity("paris", Span(0, 1)), Entity("france", Span(3, 4))
+    return write_tagged(path, [Example(("paris", "is", "in", "france", str(row)), head, tail) for row in range(n)])
+
+
+def test_sentences_are_drawn_uniformly(tmp_path: Path) -> None:
+    path = tagged(tmp_path / "tagged.jsonl", 12)
+    counts = Counter(one.tokens[-1] for seed in range(200) for one in drawn_from([path], 3, seed))
+    assert sum(counts.values()) == 600
+    assert len(counts) == 12
+    assert min(counts.values()) > 25, "expected: fifty each"
+    assert len(drawn_from([path], 100, 0)) == 12
+
+
+def test_the_command_writes_a_background_that_the_encoder_loads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base, model = build_model(tmp_path / "tiny"), tmp_path / "mine"
+    encoder = TransformerEncoder(base, TransformerSettings(mode="markers", max_pieces=40))
+    TrainedWeights.fresh(encoder.layers, base=origin(base), max_pieces=40, rank=2, scale=1.0, seed=0).save(model)
+    source = tagged(tmp_path / "tagged.jsonl", 20)
+    assert main(["corpus", "background", str(model), str(source)]) == 0
+    assert "background.npz" in capsys.readouterr().out
+    found = build_encoder(str(base.path), adapter=str(model), trained_layers=0).background()
+    assert found is not None
+    assert found.shape == (20, 32)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-2)
+
+
+def test_an_empty_source_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["corpus", "background", "minilm", str(tagged(tmp_path / "tagged.jsonl", 0))]) == 2
+    assert "no sentences" in capsys.readouterr().err
+
+
+# a training machine has PyTorch, transformers, NumPy, safetensors, pydantic, tqdm, filelock and platformdirs
+ABSENT = ["duckdb", "faiss", "pyarrow", "matplotlib", "sklearn", "pooch", "datasets", "peft", "numba", "scipy"]
+ABSENT += ["jinja2", "ray", "optuna", "rich"]
+COMMAND = f"""
+import sys
+for name in {ABSENT!r}:
+    sys.modules[name] = None
+from erda.cli.main import main
+sys.exit(main())
+"""
+
+
+def test_training_imports_no_corpus_libraries():
+    modules = "erda.corpus.similarity_training, erda.corpus.similarity_run, erda.cli.corpus_commands"
+    code = f"import sys\nfor name in {ABSENT!r}: sys.modules[name] = None\nimport {modules}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.long
+def test_training_from_a_packed_file_without_corpus_libraries(folder, tmp_path):
+    write_tagged(tmp_path / "tagged.jsonl", toy_sentences(100))
+    packed = tmp_path / "pairs.npz"
+    out = run_command("pairs", tmp_path / "tagged.jsonl", "--encoder", folder.path, "--out", packed)
+    assert "300 sentences, 100 pairs" in out
+    write_tagged(tmp_path / "labelled.jsonl", toy_sentences(12, seed=5))
+    sets = [word for one in ("held_out=0.3", "rank=4", "batch_size=16", "limit=64") for word in ("--set", one)]
+    options = ["--validation", tmp_path / "labelled.jsonl", "--encoder", folder.path, *sets]
+    out = run_command("train", packed, "--out", tmp_path / "model", *options)
+    assert "trained on 64 pairs, 4 steps" in out
+    assert "nearest neighbour has the same relation" in out
+    report = json.loads((tmp_path / "model" / "training.json").read_text())
+    assert report["command"].startswith("erda corpus train")
+    assert [*report["data"]["sources"]] == ["tagged.jsonl"]
+    assert report["data"]["n_rows"] == 300
+    assert len(report["data"]["digest"]) == 64
+    assert report["seconds"] > 0
+    assert report["settings"]["temperature"] == 0.07
+    assert report["settings"]["learning_rate"] == 2e-3
+    assert report["before"]["n_pairs"] == report["after"]["n_pairs"] > 0
+    assert report["after"]["n_validation"] > 0
+    assert load_similarity(tmp_path / "model").weights.kind == "adapter"
+
+
+def run_command(*arguments: object) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, "corpus", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "ERDA_DATA": str(Path("/nonexistent"))},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("device=cuda", "CUDA"),
+        ("held_out=1", "held_out"),
+        ("scale=nan", "scale"),
+        ("epochs=2", "Did you mean 'n_epochs'"),
+    ],
+)
+def test_invalid_settings_are_rejected_before_reading(tmp_path, monkeypatch, setting, said):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SettingsError, match=said):
+        erda_corpus("train", tmp_path / "none.jsonl", "--out", tmp_path / "model", "--set", setting)
+    assert not (tmp_path / "model").exists()

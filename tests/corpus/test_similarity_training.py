@@ -1,20 +1,80 @@
-"""Training of similarity models."""
+"""Training of similarity models: losses, weights and checkpoints."""
 
+import math
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from toy_pairs import SMALL, toy_rows, toy_sentences
+from tiny_models import build_model
+from toy_pairs import SMALL, batches_of, toy_rows, toy_sentences
 
 from erda.corpus.similarity import SimilarityModel
 from erda.corpus.similarity_run import neighbour_agreement, pair_auc
-from erda.corpus.similarity_settings import TrainingSettings
-from erda.corpus.similarity_training import CHECKPOINTS, train
-from erda.corpus.training_pairs import mine_pairs
-from erda.errors import DataError, ModelError, SettingsError
-from erda.fields import changed_settings, checked_settings
+from erda.corpus.similarity_training import CHECKPOINTS, Learner, infonce_loss, train
+from erda.corpus.training_pairs import Machine, mine_pairs
+from erda.errors import DataError, SettingsError
+from erda.fields import changed_settings
+from erda.files import locked, temporary_name
+
+CPU = torch.device("cpu")
+
+
+def test_infonce_equals_a_loop():
+    generator = torch.Generator().manual_seed(0)
+    similarities = torch.rand(4, 7, generator=generator) * 2 - 1
+    pair = [5, 6, 5, 8, 9, 5, 6]  # column 2 and 5 are no negatives of row 0
+    same = torch.tensor([[pair[i] == pair[j] for j in range(7)] for i in range(4)])
+    losses = []
+    for i in range(4):
+        kept = [j for j in range(7) if j == i or pair[j] != pair[i]]
+        total = sum(math.exp(similarities[i, j].item() / 0.07) for j in kept)
+        losses.append(-similarities[i, i].item() / 0.07 + math.log(total))
+    assert infonce_loss(similarities, same, 0.07).item() == pytest.approx(np.mean(losses), rel=1e-5)
+
+
+@pytest.mark.parametrize("objective", ["infonce", "paper"])
+def test_the_loss_of_a_batch_equals_a_loop(folder, rows, objective):
+    settings = changed_settings(
+        SMALL, {"objective": objective, "blank_names": 0.0, "temperature": 0.5, "batch_size": 6}
+    )
+    batch = batches_of(rows, **settings.model_dump())[0]
+    loss = Learner(folder, rows, settings, Machine(), CPU).backward(batch).item()
+    vectors = SimilarityModel(folder).encode(toy_sentences(40))
+    used = batch.shown.rows
+    n = 6
+    first, second, negative = vectors[used[:n]], vectors[used[n : 2 * n]], vectors[used[2 * n :]]
+    assert batch.anchor.tolist() == (list(range(6)) if objective == "paper" else [])
+    if objective == "paper":
+        scores = [(first * second).sum(1), -(first * negative).sum(1)]
+        expected = sum(np.log1p(np.exp(-s / 0.5)).mean() for s in scores)
+    else:
+        pair = rows.pair[used[:n]]
+        losses = []
+        for one, two in ((first, second), (second, first)):
+            for i in range(n):
+                wrong = [two[j] for j in range(n) if pair[j] != pair[i]]
+                right = math.exp(one[i] @ two[i] / 0.5)
+                losses.append(-math.log(right / (right + sum(math.exp(one[i] @ w / 0.5) for w in wrong))))
+        expected = np.mean(losses)
+    assert loss == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["bert", "mpnet"])
+def test_bfloat16_equals_float32_up_to_rounding(tmp_path, kind):
+    folder = build_model(tmp_path / "model", kind, n_layers=2)
+    rows = toy_rows(folder, tmp_path / "rows.jsonl", toy_sentences(12))
+    settings = changed_settings(SMALL, {"rank": 0, "temperature": 0.5})
+    batch = batches_of(rows)[0]
+    losses, gradients = [], []
+    for bf16 in (False, True):
+        learner = Learner(folder, rows, settings, Machine(bf16=bf16), CPU)
+        losses.append(learner.backward(batch).item())
+        found = [one.grad for one in learner.trained.values() if one.grad is not None]
+        assert {one.dtype for one in found} == {torch.float32}
+        gradients.append(torch.cat([one.flatten() for one in found]))
+    assert losses[1] == pytest.approx(losses[0], abs=5e-3)
+    assert torch.cosine_similarity(*gradients, dim=0) > 0.99
 
 
 @pytest.mark.parametrize("rank", [4, 0])
@@ -62,19 +122,6 @@ def test_the_seed_determines_the_weights_and_global_random_states_stay(folder, r
     assert torch.equal(torch.get_rng_state(), states[2])
 
 
-def test_training_starts_from_given_weights(folder, rows, tmp_path):
-    first = train(folder, rows, SMALL, out=tmp_path / "first")
-    start = {"start": str(tmp_path / "first")}
-    still = changed_settings(SMALL, {**start, "learning_rate": 1e-12, "weight_decay": 0.0})
-    again = train(folder, rows, still, out=tmp_path / "again")
-    for name, one in first.weights.tensors.items():
-        assert torch.allclose(one.float(), again.weights.tensors[name].float(), atol=1e-6)
-    for wrong in ({**start, "rank": 2}, {"start": "nowhere"}):
-        with pytest.raises(ModelError):
-            train(folder, rows, changed_settings(SMALL, wrong), out=tmp_path / "other")
-    assert not (tmp_path / "other").exists()
-
-
 def test_divergence_raises(folder, rows, tmp_path):
     with pytest.raises(DataError, match="diverged"):
         train(folder, rows, changed_settings(SMALL, {"weight_decay": 1e30, "learning_rate": 1.0}), out=tmp_path)
@@ -102,19 +149,56 @@ def test_files_of_the_user_are_rejected_and_never_touched(folder, rows, tmp_path
     assert path.read_text() == content
 
 
-def test_invalid_settings_are_reported_together():
-    with pytest.raises(SettingsError) as fault:
-        checked_settings(TrainingSettings, {"objective": "papr", "blank_names": 1.5, "batch_size": 1})
-    assert [line.partition(":")[0] for line in str(fault.value).splitlines()] == [
-        "objective",
-        "blank_names",
-        "batch_size",
-    ]
-
-
-def test_missing_pairs_or_negatives_raise(folder, rows, tmp_path):
+def test_missing_pairs_raise(folder, rows, tmp_path):
     with pytest.raises(DataError):
         train(folder, rows, SMALL, out=tmp_path, limit=1)
-    alone = replace(rows, tail=rows.head + 1000)
-    with pytest.raises(DataError):
-        train(folder, alone, changed_settings(SMALL, {"objective": "paper"}), out=tmp_path)
+
+
+@pytest.mark.parametrize("changes", [{}, {"rank": 0, "objective": "paper"}])
+def test_a_resumed_training_equals_an_uninterrupted_one(folder, rows, tmp_path, changes):
+    settings = changed_settings(SMALL, {"n_epochs": 2, **changes})
+    whole = train(folder, rows, settings, out=tmp_path / "whole")
+    interrupt(folder, rows, settings, out=tmp_path / "part", save_steps=5)
+    with pytest.raises(SettingsError):
+        train(folder, rows, changed_settings(settings, {"seed": 3}), out=tmp_path / "part")
+    other = build_model(tmp_path / "other", n_layers=2, seed=5)
+    with pytest.raises(SettingsError):
+        train(other, rows, settings, out=tmp_path / "part")
+    seen: list[int] = []
+    machine = Machine(save_steps=5)
+    resumed = train(folder, rows, settings, out=tmp_path / "part", machine=machine, after_step=seen.append)
+    assert seen == [6, 7, 8, 9, 10]
+    assert resumed.weights.digest == whole.weights.digest
+
+
+def interrupt(folder, rows, settings, *, out, save_steps):
+    def stop(step):
+        if step == 7:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(folder, rows, settings, out=out, machine=Machine(save_steps=save_steps), after_step=stop)
+
+
+def test_a_damaged_checkpoint_is_rejected(folder, rows, tmp_path):
+    settings = changed_settings(SMALL, {"n_epochs": 2})
+    interrupt(folder, rows, settings, out=tmp_path, save_steps=2)
+    path = tmp_path / CHECKPOINTS / "checkpoint.npz"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"checkpoint\.npz"):
+        train(folder, rows, settings, out=tmp_path)
+
+
+def test_temporary_files_of_a_killed_training_go_and_a_running_one_keeps_others_out(
+    folder, rows, tmp_path, monkeypatch
+):
+    out = tmp_path / "model"
+    train(folder, rows, SMALL, out=out)
+    left = temporary_name(out / "adapter.safetensors")
+    left.write_bytes(b"half")
+    train(folder, rows, SMALL, out=out)
+    assert not left.exists()
+    with locked(out, busy="busy"), pytest.raises(DataError, match="another process trains a model here"):
+        train(folder, rows, SMALL, out=out)

@@ -1,25 +1,19 @@
-from pathlib import Path
+"""Training sentences, their pairs, and the batches of a training."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_models import build_model
 from toy_corpus import erda_corpus, random_rows, toy_store
-from toy_pairs import toy_rows, toy_sentences, write_tagged
+from toy_pairs import batches_of, toy_rows, toy_sentences, write_tagged
 
 from erda.corpus.exclude import Excluded
-from erda.corpus.training_pairs import NONE, PairRows, Provenance, entity_code, mine_pairs, pair_place, read_pair_rows
+from erda.corpus.training_pairs import NONE, PairRows, Provenance, mine_pairs, pair_place, read_pair_rows
 from erda.encoders.layers import load_tokenizer
-from erda.encoders.packed import PackedSentences
+from erda.encoders.packed import AS_IT_IS, MASKED, SOMETHING, WHOLE, PackedSentences
 from erda.errors import DataError, SettingsError
 from erda.files import read_arrays, write_arrays
 from erda.types import Entity, Example, Span
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return build_model(tmp_path_factory.mktemp("bert"), n_layers=1)
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +27,6 @@ def example(head: str, tail: str, *, head_id: str | None = None) -> Example:
 
 def everything(rows: PairRows) -> np.ndarray:
     return np.arange(len(rows))
-
-
-def test_entity_codes_follow_ids_or_names():
-    assert entity_code(example("Oslo", "x").head) == entity_code(example("oslo", "x").head)
-    assert entity_code(example("Oslo", "x", head_id="Q585").head) == entity_code(
-        example("it", "x", head_id="Q585").head
-    )
-    assert entity_code(example("Oslo", "x").head) != entity_code(example("Bergen", "x").head)
 
 
 @settings(max_examples=60)
@@ -103,11 +89,9 @@ def test_a_damaged_packed_file_is_named(folder, tokenizer, tmp_path):
     with pytest.raises(DataError, match=r"pairs\.npz: "):
         read_pair_rows([path], tokenizer)
     incomplete = {name: one for name, one in arrays.items() if name != "place"}
-    inconsistent = ({"pieces": arrays["pieces"][1:]}, {"head": arrays["head"][1:]}, {"vocabulary": np.array(["a"])})
-    for wrong in (incomplete, *(arrays | change for change in inconsistent)):
-        write_arrays(path, wrong)
-        with pytest.raises(DataError, match=r"pairs\.npz: "):
-            read_pair_rows([path], tokenizer)
+    write_arrays(path, incomplete)
+    with pytest.raises(DataError, match="place"):
+        read_pair_rows([path], tokenizer)
 
 
 def test_excluded_sentences_are_skipped(folder, tmp_path):
@@ -141,9 +125,51 @@ def test_rows_of_a_corpus_folder(tokenizer, tmp_path):
     assert all(heads.count(head) == everywhere.count(head) for head in set(heads)), "all rows of a head"
 
 
-@pytest.mark.parametrize("line", ["[" * 100_000, '{"tokens": ' * 50_000, "9" * 5_000, "nothing"])
-def test_a_malformed_line_is_reported_with_its_number(tokenizer, tmp_path: Path, line: str) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_text(f"{line}\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"rows\.jsonl:1: "):
-        read_pair_rows([path], tokenizer)
+def links(batch):
+    n = (len(batch.shown.rows) - len(batch.anchor)) // 2
+    return {tuple(sorted(pair)) for pair in batch.shown.rows[: 2 * n].reshape(2, n).T.tolist()}
+
+
+def test_each_epoch_draws_its_pairs_anew(rows):
+    batches = batches_of(rows, n_epochs=3)
+    assert (batches.n_pairs, batches.n_batches, batches.n_steps) == (40, 5, 15)
+    epochs = [set().union(*(links(batches[5 * epoch + i]) for i in range(5))) for epoch in range(3)]
+    assert [len(one) for one in epochs] == [40] * 3
+    assert len(epochs[0] | epochs[1] | epochs[2]) > 1.5 * 40
+    for step in range(15):
+        shown, n = batches[step].shown.rows, 8
+        pair = rows.pair[shown]
+        assert np.array_equal(pair[:n], pair[n : 2 * n])
+        assert (pair[2 * n :] != pair[batches[step].anchor]).all()
+    again = batches_of(rows, n_epochs=3)
+    for step in (8, 1, 14, 0):
+        for name in ("rows", "names", "around"):
+            assert np.array_equal(getattr(again[step].shown, name), getattr(batches[step].shown, name))
+
+
+def test_a_limit_bounds_an_epoch(rows):
+    assert batches_of(rows, limit=17).n_pairs == 17
+    assert batches_of(rows, limit=17).n_batches == 2
+    assert batches_of(rows, limit=5).n_batches == 1
+
+
+def test_names_are_masked_and_sentences_cropped_with_the_given_probability(folder, tmp_path):
+    rows = toy_rows(folder, tmp_path / "rows.jsonl", toy_sentences(400))
+    for share in (0.0, 0.7, 1.0):
+        shown = batches_of(rows, blank_names=share, batch_size=400)[0].shown
+        assert (shown.names == MASKED).mean() == pytest.approx(share, abs=0.04)
+        assert (shown.around == WHOLE).all()
+    shown = batches_of(rows, crop=0.4, blank_names=0.0, batch_size=400)[0].shown
+    cropped = shown.around[:, 0] != WHOLE
+    assert cropped.mean() == pytest.approx(0.4, abs=0.05)
+    assert (shown.names[~cropped] == AS_IT_IS).all()
+    assert (shown.names[cropped, 0] == shown.names[cropped, 1]).all()
+    assert {*shown.names[cropped].ravel()} == {MASKED, SOMETHING}
+    assert {*shown.around[cropped].ravel()} == {0, 1, 2, 3}
+
+
+def test_only_the_papers_objective_has_hard_negatives(rows):
+    assert not len(batches_of(rows, batch_size=40)[0].anchor)
+    batch = batches_of(rows, batch_size=40, objective="paper")[0]
+    assert batch.anchor.tolist() == list(range(40))
+    assert (batch.pair[80:] != batch.pair[:40]).all()

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from erda.corpus.similarity_settings import TrainingSettings
-from erda.corpus.training_pairs import PairBatches, PairRows, read_pair_rows
+from erda.corpus.training_pairs import PairBatches, PairRows, TrainingSettings, read_pair_rows
 from erda.encoders.layers import load_tokenizer
 from erda.encoders.weights import ModelFolder
 from erda.fields import changed_settings

@@ -26,14 +26,6 @@ def own_rows(n_relations: int = 6, n_each: int = 12) -> list[object]:
     ]
 
 
-def test_catalogue_keys_and_pinned_files() -> None:
-    assert set(DATASETS.builtin) == {"atlas", "fewrel", "fewrel-full", "fewrel-fresh", "redoc41", "tacred"}
-    assert all(entry.name == name and entry.about for name, entry in DATASETS.items())
-    targets = [file.target for file in DATASETS["fewrel"].remote]
-    assert len(set(targets)) == len(targets)
-    assert all(len(file.blob) == 40 and len(file.commit) == 40 for file in DATASETS["fewrel"].remote)
-
-
 def test_atlas_has_the_shape_in_the_catalogue() -> None:
     stream = open_stream("atlas")
     assert [len(task.relations) for task in stream] == [6] * 8
@@ -178,26 +170,6 @@ def test_unknown_formats_are_rejected(tmp_path: Path) -> None:
         read_examples(path)
     with pytest.raises(SettingsError, match="Did you mean 'jsonl'"):
         read_examples(path, "json")
-    path.write_text("")
-    with pytest.raises(DataError, match="the file is empty"):
-        read_examples(path)
-
-
-@pytest.mark.long
-@pytest.mark.fewrel
-def test_shape_of_the_real_redoc41(data_folder: Path) -> None:
-    stream = open_stream("redoc41", shots=10, folder=data_folder)
-    assert [len(task.relations) for task in stream] == [6, 5, 5, 5, 5, 5, 5, 5]
-    assert [len(task.examples) for task in stream] == [600, *[50] * 7]
-    assert stream.manifest.hygiene["test_in_train"] == 0
-
-
-@pytest.mark.long
-@pytest.mark.fewrel
-def test_the_continual_setting(data_folder: Path) -> None:
-    stream = open_stream("fewrel-full", folder=data_folder)
-    assert [len(task.examples) for task in stream] == [1000] * 8
-    assert [len(stream.test(k).gold) for k in range(8)] == [1000] * 8
 
 
 def list_fresh(folder: Path, monkeypatch: pytest.MonkeyPatch, *, n_missing: int = 0) -> None:
@@ -233,7 +205,15 @@ def test_the_fresh_half_of_fewrel_has_no_sentence_of_a_split(tmp_path: Path, mon
 
 @pytest.mark.long
 @pytest.mark.fewrel
-def test_streams_of_the_fresh_relations(data_folder: Path) -> None:
-    stream = open_stream("fewrel-fresh", seed=1, folder=data_folder)
-    assert [len(task.examples) for task in stream] == [1000, 50, 50, 50]
+@pytest.mark.parametrize(
+    ("name", "asked", "sizes"),
+    [
+        ("redoc41", {"shots": 10}, [600, *[50] * 7]),
+        ("fewrel-full", {}, [1000] * 8),
+        ("fewrel-fresh", {"seed": 1}, [1000, 50, 50, 50]),
+    ],
+)
+def test_streams_of_the_real_datasets(data_folder: Path, name: str, asked: dict, sizes: list[int]) -> None:
+    stream = open_stream(name, folder=data_folder, **asked)
+    assert [len(task.examples) for task in stream] == sizes
     assert stream.manifest.hygiene["test_in_train"] == 0

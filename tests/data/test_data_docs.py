@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from erda.data.formats import read_relation_list
+from erda.data.formats.jsonl_examples import read_relation_list
 from erda.data.own_data import read_examples
 
 DOCS = Path(__file__).parents[2] / "docs" / "data.md"

@@ -2,16 +2,14 @@
 
 import gzip
 import json
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from toy_examples import examples, row, write_lines
 
-from erda.data.formats import example_from_json, example_to_json, read_jsonl
+from erda.data.formats.jsonl_examples import example_from_json, example_to_json, read_jsonl
 from erda.errors import DataError
 from erda.text.keys import EntityPair, lookup_keys
 from erda.types import Example, Span, pair_in_sentence
@@ -21,22 +19,6 @@ from erda.types import Example, Span, pair_in_sentence
 def test_an_example_survives_json(example: Example) -> None:
     text = json.dumps(example_to_json(example))
     assert example_from_json(json.loads(text)) == example
-
-
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(max_size=3),
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["span", "name", "id"]), inner),
-        max_leaves=6,
-    ),
-    st.sampled_from(["tokens", "head", "tail", "relation", "id", "source"]),
-)
-def test_a_field_of_any_kind_is_read_or_rejected(value: object, field: str) -> None:
-    example = None
-    with suppress(DataError):
-        example = example_from_json(row(**{field: value}))
-    if example is not None:
-        assert 0 <= example.head.span.start < example.head.span.end <= len(example.tokens)
 
 
 def test_names_mark_their_first_mentions_that_do_not_overlap() -> None:
@@ -54,28 +36,23 @@ def test_names_mark_their_first_mentions_that_do_not_overlap() -> None:
         (row(tail={"span": [-1, 2]}), "tail span (-1, 2) starts before the first token."),
         (row(tail={"span": [0, 1]}), "head and tail are the same span (0, 1)"),
         (row(tail={"span": [0, 2]}), "head span (0, 1) overlaps tail span (0, 2)"),
-        (row(tail={"span": "2-3"}), "tail.span: expected a list, got '2-3'."),
         (row(tail={"span": [True, 2]}), "tail.span[0]: expected a whole number, got True."),
         (row(tail=None), "tail: is missing."),
-        (row(tail={"span": [2, 3], "name": 3}), "tail.name: expected text, got 3."),
         (row(tokens=[]), "tokens: expected at least 1 values, got 0."),
         (row(tokens=["a", "", "b"]), "tokens[1]: expected text, got ''."),
         (row(tokens=["Ann", "met", " "]), "tail span (2, 3) covers no word."),
         (row(text="Ann met Bob"), "give either 'tokens' or 'text', not both."),
         (row(relation=7), "relation: expected text, got 7."),
-        (row(id=True), "id: expected text, got True."),
         (row(id=7.5), "id: expected text, got 7.5."),
         (row(relation="meats"), "unknown relation 'meats'. Did you mean 'meets'? Known: meets."),
         ({**row(), "tokens": None}, "give either 'tokens' or 'text', both are missing."),
         (row(tail={}), "tail: its span is missing; only a text finds its entities by two names."),
-        (row(tail="Bob"), "tail: its span is missing; only a text finds its entities by two names."),
         ({"text": "Ann met Bob", "head": "Ann", "tail": {"span": [8, 11]}}, "head: its span is missing;"),
         ({"text": "Ann met Bob", "head": "Ann", "tail": "Eve"}, "the tail 'Eve' does not occur in the text."),
         ({"text": "Ann met Bob", "head": 7, "tail": "Bob"}, "head: expected an object, got 7."),
         ({"text": "Ann Bob", "head": {"span": [0, 3]}, "tail": {"span": [4, 9]}}, "after the last character (7 char"),
         ({"text": "Ann   Bob", "head": {"span": [0, 3]}, "tail": {"span": [3, 5]}}, "tail span (3, 5) covers no word."),
         ("{'tokens': []}", "is not valid JSON (key must be a string at column 2)."),
-        ('{"tokens": ["a"', "is not valid JSON (EOF while parsing a list at column 15)."),
         (row(tokens=["\ud800", "met", "Bob"]), "is not valid JSON ("),
         ("[1, 2]", "expected an object, got "),
         ("[" * 100_000, "is not valid JSON (recursion limit exceeded"),

@@ -14,7 +14,7 @@ from hypothesis import example as case
 from hypothesis import strategies as st
 from toy_examples import examples
 
-from erda.data.formats import Reading
+from erda.data.formats.row_collector import Reading
 from erda.data.own_data import describe, read_examples, write_examples
 from erda.errors import DataError
 from erda.text.descriptions import readable_name

@@ -50,7 +50,7 @@ def test_marks_are_copies_with_gradients_of_their_own(tmp_path: Path) -> None:
     assert set(touched) <= {2, 3, 9}
 
 
-def test_missing_and_invalid_weights_are_rejected(tmp_path: Path) -> None:
+def test_missing_weights_are_rejected(tmp_path: Path) -> None:
     folder = build_model(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     config["num_hidden_layers"] = 4
@@ -59,6 +59,3 @@ def test_missing_and_invalid_weights_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"lack 16 tensors, first encoder\.layer\.3\."):
         load_model(folder)
     assert torch.equal(torch.random.get_rng_state(), before)
-    (tmp_path / "model.safetensors").write_bytes(b"nonsense")
-    with pytest.raises(ModelError, match="Cannot load the model"):
-        load_model(folder)

@@ -1,11 +1,7 @@
-"""ONNX Runtime against PyTorch, the packaged file, and the cache of graphs."""
+"""The packaged encoder: its files, settings and statistics."""
 
-import copy
 import os
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from shutil import copytree
 from subprocess import run
@@ -13,59 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_models import SENTENCES, sentence
+from tiny_models import SENTENCES
 
 from erda.app.extractor import Extractor
-from erda.corpus.similarity import SimilarityModel
-from erda.encoders import TransformerSettings, build_encoder, onnx_build, onnx_encoder
-from erda.encoders.adapter import TrainedWeights
-from erda.encoders.contract import BackgroundFile, Encoder, UnlabelledFile, save_background, save_unlabelled, unit_rows
-from erda.encoders.frozen import FrozenCache
-from erda.encoders.onnx_build import LARGEST
+from erda.encoders import build_encoder, onnx_encoder
+from erda.encoders.contract import unit_rows
 from erda.encoders.onnx_encoder import (
     GRAPH,
     TOKENIZER,
-    OnnxEncoder,
-    read_about,
 )
-from erda.encoders.transformer import TransformerEncoder
-from erda.encoders.weights import MODELS, PACKAGED, ModelFolder, origin
+from erda.encoders.weights import MODELS, PACKAGED, ModelFolder
 from erda.errors import ModelError, SettingsError
-
-LONG = sentence("berlin " + "the river in a city " * 30 + "paris", (0, 1), (151, 152))
-
-
-def build(folder: ModelFolder, engine: str = "onnx", **settings: Any) -> Encoder:
-    return build_encoder(str(folder.path), engine=engine, **{"mode": "markers", "trained_layers": 0, **settings})
-
-
-@pytest.mark.parametrize("kind", ["bert", "roberta", "mpnet"])
-def test_vectors_equal_those_of_pytorch(folders: dict[str, ModelFolder], kind: str) -> None:
-    expected, found = build(folders[kind], "torch"), build(folders[kind])
-    assert isinstance(found, OnnxEncoder)
-    assert found.dim == expected.dim
-    sentences = [*SENTENCES, LONG]
-    np.testing.assert_allclose(found.embed(sentences), expected.embed(sentences), atol=1e-4)
-    blanked = found.embed(sentences, blanked=True), expected.embed(sentences, blanked=True)
-    np.testing.assert_allclose(*blanked, atol=1e-4)
-    assert found.embed([]).shape == (0, found.dim)
-    assert found.spec.fingerprint == expected.spec.fingerprint
-    assert not found.trained_state()
-
-
-@pytest.mark.parametrize("engine", ["onnx", "onnx-int8"])
-def test_a_vector_does_not_depend_on_its_batch(bert: ModelFolder, engine: str) -> None:
-    encoder = build(bert, engine)
-    together = encoder.embed(SENTENCES)
-    alone = np.concatenate([encoder.embed([example]) for example in SENTENCES])
-    np.testing.assert_array_equal(alone, together)
-    with ThreadPoolExecutor(4) as pool:
-        assert all(np.array_equal(found, together) for found in pool.map(encoder.embed, [SENTENCES] * 8))
-    np.testing.assert_array_equal(copy.deepcopy(encoder).embed(SENTENCES), together)
-    assert 255 * LARGEST * 2 < 2**15, "x86 without VNNI adds two products in 16 bits"
-
-
-# -- the packaged file -------------------------------------------------------------------------------------------------
 
 
 def test_the_packaged_file_is_close_to_float32() -> None:
@@ -105,78 +59,6 @@ def test_the_packaged_file_rejects_other_settings_and_models(bert: ModelFolder, 
     for name, changed in (("minilm", given), (str(bert.path), {})):
         with pytest.raises(SettingsError):
             build_encoder(name, engine="packaged", **{"trained_layers": 0, **changed})
-
-
-# -- graphs built from weights -----------------------------------------------------------------------------------------
-
-
-def test_settings_select_the_graph(bert: ModelFolder) -> None:
-    plain, short, int8 = build(bert), build(bert, max_pieces=12), build(bert, "onnx-int8")
-    assert not np.array_equal(plain.embed([LONG]), short.embed([LONG]))
-    assert not np.array_equal(plain.embed(SENTENCES), int8.embed(SENTENCES))
-
-
-@pytest.mark.parametrize(
-    "given",
-    [{"mode": "paper"}, {"trained_layers": 1}, {"trained_layers": -2}, {"projection": 4}, {"precision": "bf16"}],
-)
-def test_unsupported_settings_and_models_are_rejected(folders: dict[str, ModelFolder], given: dict[str, Any]) -> None:
-    with pytest.raises(SettingsError, match="frozen encoders"):
-        build(folders["bert"], **given)
-    with pytest.raises(SettingsError, match="electra"):
-        build(folders["electra"])
-
-
-def test_encoders_share_a_vector_cache(bert: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = FrozenCache()
-    first, second = build(bert, cache=cache), build(bert, cache=cache)
-    vectors = first.embed(SENTENCES)
-    monkeypatch.setattr(second, "_vector", lambda pieces: pytest.fail("everything is cached"))
-    np.testing.assert_array_equal(second.embed(SENTENCES[::-1]), vectors[::-1])
-    assert second.embed([]).shape == (0, second.dim)
-
-
-def test_the_similarity_model_in_int8(bert: ModelFolder) -> None:
-    expected, found = SimilarityModel(bert), SimilarityModel(bert, dtype="int8")
-    assert isinstance(found.encoder, OnnxEncoder)
-    assert found.fingerprint == expected.fingerprint
-    cosines = (found.encode(SENTENCES) * expected.encode(SENTENCES)).sum(axis=1)
-    assert (cosines > 0.95).all()
-    assert (cosines < 0.99999).all()
-
-
-def test_a_built_encoder_averages_layers_and_has_statistics(
-    bert: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`erda data get mpnet`: files of an earlier version are built again, current ones stay."""
-    settings = TransformerSettings(mode="markers")
-    fresh = TrainedWeights.fresh(TransformerEncoder(bert, settings).layers, base=origin(bert), max_pieces=128, rank=1)
-    monkeypatch.setattr(onnx_build, "packaged_weights", lambda name: replace(fresh, pooled_layers=2))
-    monkeypatch.setattr(onnx_build, "find_model", lambda name: bert)
-    monkeypatch.setattr(onnx_build, "adapter_folder", lambda name, base: tmp_path / "adapter")
-    built, said = tmp_path / "built", list[str]()
-    monkeypatch.setattr(onnx_build, "packaged_folder", lambda name: built)
-    with pytest.raises(ModelError, match="no statistics of encoder 'mpnet'; install the adapter of this version"):
-        onnx_build.get_packaged("mpnet", say=said.append)
-    shipped, made_with = PACKAGED / "minilm", read_about(PACKAGED / "minilm").fingerprint
-    source, background = UnlabelledFile(shipped, made_with).read(), BackgroundFile(shipped, made_with).read()
-    assert source is not None
-    assert background is not None
-    statistics, weights = tmp_path / "adapter" / onnx_build.STATISTICS, replace(fresh, pooled_layers=2)
-    save_unlabelled(statistics, source, weights.fingerprint)
-    save_background(statistics, background, weights.fingerprint)
-    make = partial(
-        onnx_build.pack_encoder, bert, TransformerSettings(adapter="shipped", engine="packaged", trained_layers=0)
-    )
-    make(weights=fresh).write(built)  # one layer, as earlier
-    for n_built in (1, 1):
-        onnx_build.get_packaged("mpnet", say=said.append)
-        assert sum("Building" in one for one in said) == n_built + 1
-    about = read_about(built)
-    assert about.fingerprint == make(weights=weights).about.fingerprint != make(weights=fresh).about.fingerprint
-    copied = UnlabelledFile(built, about.fingerprint).read()
-    assert copied is not None
-    assert np.array_equal(source.vectors, copied.vectors)
 
 
 @pytest.mark.parametrize("file", ["background.npz", "unlabelled.npz"])

@@ -1,17 +1,14 @@
 """Marks enclose the right pieces for any words; shortened sentences keep both entities."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_models import build_model, marked_examples, sentence
+from tiny_models import marked_examples, sentence
 
 from erda.encoders.layers import load_tokenizer
 from erda.encoders.tokens import MARKS, MarkedTokenizer, cut
 from erda.encoders.weights import find_model
-from erda.errors import ModelError, SettingsError
 from erda.types import Example
 
 MINILM = find_model("minilm")
@@ -146,12 +143,3 @@ def test_keys_depend_on_pieces_and_marks_only() -> None:
     again = sentence("berlin is in germany", (0, 1), (3, 4), relation="capital")
     keys = [pieces.key for pieces in tokenizer.encode([there, back, again])]
     assert keys[0] == keys[2] != keys[1]
-
-
-def test_invalid_limits_and_folders_are_rejected(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="at least 8 word pieces"):
-        load_tokenizer(MINILM, mode="paper", max_pieces=5)
-    folder = build_model(tmp_path / "m")
-    (folder.path / "config.json").write_text("{broken")
-    with pytest.raises(ModelError, match="Cannot read the tokenizer"):
-        load_tokenizer(folder, mode="paper")

@@ -8,7 +8,7 @@ import pytest
 import torch
 from tiny_models import SENTENCES, TEXTS, build_model, encoder_of, sentence
 
-from erda.encoders import build_encoder, check_device, device_kind, tokens
+from erda.encoders import build_encoder, check_device, tokens
 from erda.encoders.frozen import FrozenCache
 from erda.encoders.trainable import embed
 from erda.encoders.weights import ModelFolder
@@ -140,12 +140,6 @@ def test_a_damaged_model_loads_or_raises_a_one_line_error(tmp_path: Path, name: 
             rejected.append(str(fault))
     assert len(rejected) > 10
     assert all(len(text.splitlines()) == 1 for text in rejected)
-
-
-def test_device_kind() -> None:
-    assert [device_kind(name) for name in ("cpu", "cuda", "cuda:3")] == ["cpu", "cuda", "cuda"]
-    with pytest.raises(SettingsError, match=r"device: unknown device 'xpu'\. Known: cpu, cuda, cuda:0"):
-        device_kind("xpu")
 
 
 def test_missing_gpus_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:

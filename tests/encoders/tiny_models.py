@@ -1,8 +1,11 @@
 """Tiny models with random weights and a tiny vocabulary, saved to a folder."""
 
+import json
+import struct
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import strategies as st
 
@@ -54,6 +57,32 @@ def build_model(
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return find_model(folder)
+
+
+def safetensors_bytes(values: bytes = b"\0" * 16) -> bytes:
+    header = json.dumps({"w": {"dtype": "F32", "shape": [len(values) // 4], "data_offsets": [0, len(values)]}}).encode()
+    return struct.pack("<Q", len(header)) + header + values
+
+
+def write_folder(folder: Path, *, values: bytes = b"\0" * 16) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text("{}")
+    (folder / "vocab.txt").write_text("[PAD]\n")
+    (folder / "model.safetensors").write_bytes(safetensors_bytes(values))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ModelFolder]:
+    """One tiny model of each architecture."""
+    place = tmp_path_factory.mktemp("models")
+    return {kind: build_model(place / kind, kind) for kind in ("bert", "roberta", "mpnet", "electra")}
+
+
+@pytest.fixture
+def bert(folders: dict[str, ModelFolder]) -> ModelFolder:
+    """The tiny BERT."""
+    return folders["bert"]
 
 
 def sentence(text: str, head: tuple[int, int], tail: tuple[int, int], *, relation: str | None = None) -> Example:

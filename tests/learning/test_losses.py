@@ -1,33 +1,27 @@
-"""Each loss against a slow loop over its equation, and against values computed by hand."""
+"""Each loss by hand; ERDA's loss against its equations, one example at a time; relation embeddings."""
 
 import math
 from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn import functional as F
 
 from erda.learning.losses import (
+    Objective,
     contrastive,
     cosine_similarity,
     cross_entropy,
     multi_margin,
     pairwise_margin,
+    relation_embeddings,
 )
+from toy_world import toy_relation
 
 # one example, three relations, the first is true: similarities 0.5, 0.4, -0.1
 ROW = torch.tensor([[0.5, 0.4, -0.1]])
 TRUE = torch.tensor([0])
-
-
-@st.composite
-def batches(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
-    n, m = draw(st.integers(1, 5)), draw(st.integers(1, 6))
-    generator = torch.Generator().manual_seed(draw(st.integers(0, 10_000)))
-    similarities = torch.rand(n, m, generator=generator, dtype=torch.float64) * 2 - 1
-    return similarities, torch.randint(m, (n,), generator=generator)
 
 
 def test_cosine_similarity_by_hand() -> None:
@@ -46,11 +40,10 @@ def test_cross_entropy_by_hand() -> None:
 
 
 def test_multi_margin_by_hand() -> None:
-    # max(0, 0.2 - 0.5 + 0.4) + max(0, 0.2 - 0.5 - 0.1) = 0.1 + 0
-    assert multi_margin(ROW, TRUE, margin=0.2).item() == pytest.approx(0.1, abs=1e-6)
+    # max(0, 0.2 - 0.5 + 0.4) + max(0, 0.2 - 0.5 - 0.1) = 0.1 + 0, over two wrong relations
+    assert multi_margin(ROW, TRUE, margin=0.2).item() == pytest.approx(0.05, abs=1e-6)
     # margin 0.7: 0.6 + 0.1
-    assert multi_margin(ROW, TRUE, margin=0.7).item() == pytest.approx(0.7, abs=1e-6)
-    assert multi_margin(ROW, TRUE, margin=0.7, average=True).item() == pytest.approx(0.35, abs=1e-6)
+    assert multi_margin(ROW, TRUE, margin=0.7).item() == pytest.approx(0.35, abs=1e-6)
 
 
 def test_pairwise_margin_by_hand() -> None:
@@ -65,42 +58,6 @@ def test_contrastive_by_hand() -> None:
     negatives = torch.tensor([[0.4, 0.3], [0.1, 0.2]])
     # max(0, 0.01 - 0.5 + 0.7) = 0.21 and max(0, 0.01 - 0.9 + 0.3) = 0: mean 0.105
     assert contrastive(true, negatives, margin=0.01).item() == pytest.approx(0.105, abs=1e-6)
-
-
-def slow_multi_margin(similarities: Tensor, targets: Tensor, margin: float) -> float:
-    total = 0.0
-    for row, target in zip(similarities.tolist(), targets.tolist(), strict=True):
-        for column, value in enumerate(row):
-            if column != target:
-                total += max(0.0, margin - row[target] + value)
-    return total / len(targets)
-
-
-def slow_pairwise_margin(similarities: Tensor, targets: Tensor, margin: float) -> float:
-    total = 0.0
-    for row, target in zip(similarities.tolist(), targets.tolist(), strict=True):
-        rivals = [value for column, value in enumerate(row) if column != target]
-        total += max(0.0, margin - row[target] + max(rivals)) if rivals else 0.0
-    return total / len(targets)
-
-
-@settings(max_examples=50)
-@given(batch=batches(), margin=st.floats(0.0, 0.5))
-def test_margin_losses_equal_slow_loops(batch: tuple[Tensor, Tensor], margin: float) -> None:
-    n_wrong = max(batch[0].shape[1] - 1, 1)
-    slow = slow_multi_margin(*batch, margin)
-    assert multi_margin(*batch, margin=margin).item() == pytest.approx(slow)
-    assert multi_margin(*batch, margin=margin, average=True).item() == pytest.approx(slow / n_wrong)
-    assert pairwise_margin(*batch, margin=margin).item() == pytest.approx(slow_pairwise_margin(*batch, margin))
-
-
-@settings(max_examples=50)
-@given(batch=batches(), temperature=st.floats(0.05, 2.0))
-def test_cross_entropy_equals_a_slow_loop(batch: tuple[Tensor, Tensor], temperature: float) -> None:
-    total = 0.0
-    for row, target in zip(batch[0].tolist(), batch[1].tolist(), strict=True):
-        total -= row[target] / temperature - math.log(sum(math.exp(value / temperature) for value in row))
-    assert cross_entropy(*batch, temperature=temperature).item() == pytest.approx(total / len(batch[1]), abs=1e-9)
 
 
 LOSSES: list[Callable[[Tensor, Tensor], Tensor]] = [
@@ -121,11 +78,50 @@ def test_gradients_attract_the_true_relation_and_repel_its_rival(
     assert similarities.grad[0, 1] > 0, "its nearest rival must go away"
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-def test_one_relation_gives_no_loss_and_no_gradient(loss: Callable[[Tensor, Tensor], Tensor]) -> None:
-    similarities = torch.tensor([[0.3], [0.7]], requires_grad=True)
-    value = loss(similarities, torch.tensor([0, 0]))
-    value.backward()
-    assert value.item() == pytest.approx(0.0, abs=1e-7)
-    assert similarities.grad is not None
-    torch.testing.assert_close(similarities.grad, torch.zeros(2, 1))
+PAPERS = {
+    "temperature": 0.2,
+    "cross_entropy_weight": 1.0,
+    "multi_margin_weight": 2.0,
+    "pairwise_margin_weight": 3.0,
+    "contrastive_weight": 0.5,
+    "multi_margin": 0.2,
+    "pairwise_margin": 0.3,
+    "contrastive_margin": 0.1,
+}
+
+
+def by_hand(o: Objective, vectors, prototypes, targets, exemplars) -> float:
+    """Eq. 4 and 7 as loops over examples."""
+    scores = [[F.cosine_similarity(v, p, dim=0).item() for p in prototypes] for v in vectors]
+    loss, n = 0.0, len(targets)
+    for row, true in zip(scores, targets.tolist(), strict=False):
+        wrong = [score for column, score in enumerate(row) if column != true]
+        loss -= o.cross_entropy_weight / n * torch.log_softmax(torch.tensor(row) / o.temperature, 0)[true].item()
+        hinges = sum(max(0.0, o.multi_margin - row[true] + score) for score in wrong)
+        loss += o.multi_margin_weight / n * hinges / max(len(wrong), 1)
+        if wrong:
+            loss += o.pairwise_margin_weight / n * max(0.0, o.pairwise_margin - row[true] + max(wrong))
+    for number, row in enumerate(exemplars):
+        true = targets[row].item()
+        negatives = sum(scores[n + 2 * number + which][true] for which in (0, 1))
+        hinge = max(0.0, o.contrastive_margin - scores[row][true] + negatives)
+        loss += o.contrastive_weight / len(exemplars) * hinge
+    return loss
+
+
+@pytest.mark.parametrize("changed", [{}, {"multi_margin_weight": 0.0}])
+@pytest.mark.parametrize(("n_relations", "exemplars"), [(5, [3, 0]), (5, []), (1, [1])])
+def test_value_is_the_weighted_sum_of_the_losses(changed: dict, n_relations: int, exemplars: list[int]) -> None:
+    objective, generator = Objective(**PAPERS | changed), torch.Generator().manual_seed(0)
+    vectors = torch.randn(4 + 2 * len(exemplars), 6, generator=generator, requires_grad=True)
+    prototypes = torch.randn(n_relations, 6, generator=generator)
+    targets = torch.randint(n_relations, (4,), generator=generator)
+    loss = objective(vectors, prototypes, targets, exemplars)
+    assert loss.item() == pytest.approx(by_hand(objective, vectors, prototypes, targets, exemplars), rel=1e-4)
+    assert torch.autograd.grad(loss, vectors)[0].isfinite().all()
+
+
+def test_relation_embeddings_are_means_of_unit_names_and_exemplars() -> None:
+    relations, names = [toy_relation(number) for number in range(3)], torch.tensor([[9.0, 0.0], [0.0, 9.0], [4.0, 4.0]])
+    rows = relation_embeddings(relations, names, {"r0": torch.tensor([[0.0, 0.5]])})
+    torch.testing.assert_close(rows, torch.tensor([[0.5, 0.5], [0.0, 1.0], [0.5**0.5, 0.5**0.5]]))

@@ -5,18 +5,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-import pytest
-import torch
-
 from erda.corpus.augment import AugmentSettings
-from erda.errors import StreamError
-from erda.learning.losses import Objective
-from erda.methods import erda
 from erda.methods.erda import Erda
 from erda.text.keys import sentence_key
 from erda.types import Example, Task
-from toy_world import Watch, toy_encoder, toy_example, toy_questions, toy_relation, toy_task
+from toy_world import Watch, toy_encoder, toy_example, toy_relation, toy_task
 
 
 class Finder:
@@ -116,58 +109,3 @@ def test_relations_with_few_examples_are_augmented_in_any_task() -> None:
     method.learn(Task(2, (toy_relation(0),), tuple(more)))
     assert len(finder.asked) == 2, "four examples and two more are six"
     assert method.notes() == {}
-
-
-def test_the_number_of_sentence_keys_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(erda, "MOST_KEYS", 5)
-    method = Erda(toy_encoder())
-    for start in (0, 4):
-        own = tuple(toy_example(0, row) for row in range(start, start + 4))
-        method.learn(Task(0, (toy_relation(0),), own))
-    latest = [sentence_key(" ".join(toy_example(0, row).tokens)) for row in range(3, 8)]
-    assert erda._numbers(method.rows["keys"]["r0"]) == latest
-
-
-FUTURE = tuple(toy_relation(number) for number in range(6))
-
-
-def test_future_names_take_part_in_the_losses(monkeypatch: pytest.MonkeyPatch) -> None:
-    columns: list[int] = []
-    plain = Objective.__call__
-
-    def counting(self: Objective, vectors: torch.Tensor, prototypes: torch.Tensor, *rest: Any) -> torch.Tensor:
-        columns.append(len(prototypes))
-        return plain(self, vectors, prototypes, *rest)
-
-    monkeypatch.setattr(Objective, "__call__", counting)
-    for future_relations, expected in ((False, [{2}, {4}, {6}]), (True, [{6}, {6}, {6}])):
-        method = Erda(toy_encoder(), future=FUTURE, future_relations=future_relations)
-        for index in range(3):
-            columns.clear()
-            method.learn(toy_task(index))
-            assert set(columns) == expected[index]
-
-
-def test_future_relations_are_never_predicted(tmp_path: Path) -> None:
-    scores = {}
-    for on in (False, True):
-        method = Erda(toy_encoder(), future=FUTURE, future_relations=on)
-        for index in range(2):
-            method.learn(toy_task(index))
-            found = method.predict(toy_questions(6)[0])
-            assert found.relations == tuple(f"r{number}" for number in range(2 * index + 2))
-            assert found.scores.shape[1] == len(found.relations)
-        scores[on] = found.scores
-        method.save(tmp_path / str(on))
-        loaded = Erda.load(tmp_path / str(on), encoder=toy_encoder())  # a loaded method needs no `future`
-        assert (loaded.predict(toy_questions(6)[0]).scores == found.scores).all()
-    assert not np.allclose(scores[False], scores[True])
-
-
-def test_an_incomplete_future_raises_and_leaves_the_method_unchanged() -> None:
-    method = Erda(toy_encoder(), future=FUTURE[:2], future_relations=True)
-    method.learn(toy_task(0))
-    before = method.predict(toy_questions(2)[0]).scores
-    with pytest.raises(StreamError, match="r2, r3"):
-        method.learn(toy_task(1))
-    assert (method.predict(toy_questions(2)[0]).scores == before).all()

@@ -9,27 +9,25 @@ import torch
 from erda.encoders.trainable import embed
 from erda.methods.idlvq import IdlvqC
 from erda.types import Example
-from toy_world import instead_of_learning, toy_encoder, toy_questions, toy_task
+from toy_world import Watch, toy_encoder, toy_questions, toy_task
 
 
 def of(relation: str, examples: Sequence[Example]) -> list[Example]:
     return [example for example in examples if example.relation == relation]
 
 
-def test_references_start_as_the_means_of_their_examples(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = instead_of_learning(monkeypatch)
+def test_references_start_as_the_means_of_their_examples(watch: Watch) -> None:
     method = IdlvqC(toy_encoder())
     for index in range(2):
         method.learn(toy_task(index))
     for row, relation in enumerate(method.relations):
         own = of(relation.id, toy_task(row // 2).examples)
         torch.testing.assert_close(method.references[row], embed(method.encoder, own).mean(dim=0))
-    assert [example.relation for example in seen[1][8:]] == ["r0", "r1"], "later tasks see the exemplars too"
+    assert [example.relation for example in watch.items[1][8:]] == ["r0", "r1"], "later tasks see the exemplars too"
 
 
-def test_old_references_follow_the_drift_of_their_exemplars(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_references_follow_the_drift_of_their_exemplars(watch: Watch) -> None:
     method = IdlvqC(toy_encoder(), memory_size=2)
-    instead_of_learning(monkeypatch)
     method.learn(toy_task(0))
     exemplars = {name: of(name, method.kept) for name in ("r0", "r1")}
     references = method.references.clone()
@@ -40,7 +38,7 @@ def test_old_references_follow_the_drift_of_their_exemplars(monkeypatch: pytest.
             for parameter in method.encoder.trained_parameters():
                 parameter.add_(0.1)
 
-    instead_of_learning(monkeypatch, drift)
+    watch.before_step = drift
     old = {name: list(kept) for name, kept in exemplars.items()}
     method.learn(toy_task(1))
     for row, name in enumerate(("r0", "r1")):
@@ -98,12 +96,3 @@ def test_scores_are_negative_scaled_distances() -> None:
     vectors = embed(method.encoder, questions)
     slow = [[-distance(v, r) / method.shared["scale"].item() ** 2 for r in method.references] for v in vectors]
     np.testing.assert_allclose(method.predict(questions).scores, slow, rtol=1e-3, atol=1e-4)
-
-
-def test_centred_references_of_the_first_task_are_means_after_it() -> None:
-    method, other = (IdlvqC(toy_encoder(), centred=centred) for centred in (True, False))
-    method.learn(toy_task(0))
-    other.learn(toy_task(0))
-    mean = embed(method.encoder, of("r1", toy_task(0).examples)).mean(dim=0)
-    torch.testing.assert_close(method.references[1], mean)
-    assert not torch.allclose(other.references[1], mean)

@@ -217,16 +217,6 @@ def test_a_relation_can_be_learned_from_its_name_alone(shots: int) -> None:
     assert not method.kept or {one.relation for one in method.kept} == {"r3", "r4", "r5", "r6"}
 
 
-def test_many_sentences_need_less_shrinkage() -> None:
-    method = Posterior(Cloud())
-    few, many = np.full(70, 5.0), np.full(80, 100.0)
-    assert method._even_share(few) == method._even_share(few[:1] - 4) == method.shrinkage == 0.7
-    assert method._even_share(many) == pytest.approx(850 / (850 + 80 * 99))
-    mixed = method._even_share(np.concatenate([many, few]))
-    assert method._even_share(many) < mixed < method.shrinkage
-    assert Posterior(Cloud(), shrinkage=0.05)._even_share(many) == 0.05
-
-
 def test_the_exemplar_is_nearest_to_the_mean_of_all_examples() -> None:
     class Long(Cloud):
         """Vectors a hundred times as long as the normalised ones."""

@@ -5,34 +5,27 @@ import pytest
 import torch
 
 from erda.encoders.trainable import embed
-from erda.learning.memory import nearest_to_centroid
+from erda.learning.memory import nearest_of_each
 from erda.methods.sequential import Emr, Joint, SeqRun
-from erda.types import Example
-from toy_world import instead_of_learning, toy_encoder, toy_questions, toy_task
+from toy_world import Watch, toy_encoder, toy_questions, toy_task
 
 KINDS = [SeqRun, Joint, Emr]
 
 
-@pytest.fixture
-def trained_on(monkeypatch: pytest.MonkeyPatch) -> list[list[Example]]:
-    """Record the examples passed to the gradient loop in each task."""
-    return instead_of_learning(monkeypatch)
-
-
-def test_training_examples_of_each_task(trained_on: list[list[Example]]) -> None:
+def test_training_examples_of_each_task(watch: Watch) -> None:
     everything = [example for index in range(3) for example in toy_task(index).examples]
     memory = {}
     for kind in KINDS:
-        trained_on.clear()
+        watch.calls.clear()
         method = kind(toy_encoder())
         for index in range(3):
             method.learn(toy_task(index))
         own = [everything[:8], everything[8:16], everything[16:]]
         if kind is Joint:
-            assert trained_on == [everything[:8], everything[:16], everything]
+            assert watch.items == [everything[:8], everything[:16], everything]
         else:
-            assert [examples[:8] for examples in trained_on] == own
-        memory[kind] = [[example.relation for example in examples[8:]] for examples in trained_on]
+            assert [examples[:8] for examples in watch.items] == own
+        memory[kind] = [[example.relation for example in examples[8:]] for examples in watch.items]
     assert memory[SeqRun] == [[], [], []]
     assert memory[Emr] == [[], ["r0", "r1"], ["r0", "r1", "r2", "r3"]]
 
@@ -42,7 +35,7 @@ def test_the_exemplars_of_emr_are_nearest_to_the_centroid_after_learning() -> No
     task = toy_task(0, shots=6)
     method.learn(task)
     own = [example for example in task.examples if example.relation == "r1"]
-    nearest = [own[row] for row in nearest_to_centroid(embed(method.encoder, own), 2)]
+    nearest = nearest_of_each(own, embed(method.encoder, own).numpy(), n=2)
     assert [example for example in method.kept if example.relation == "r1"] == nearest
 
 
@@ -57,7 +50,7 @@ def test_scores_are_the_logits_of_the_classifier(kind: type[SeqRun]) -> None:
 
 
 def test_new_rows_are_initialised_like_linear_layers_and_old_rows_stay(
-    trained_on: list[list[Example]],
+    watch: Watch,
 ) -> None:
     method = SeqRun(toy_encoder())
     method.learn(toy_task(0, n_relations=5))

@@ -3,11 +3,9 @@
 import shlex
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from scipy import stats
 from toy_runs import grouped, toy_record
 
@@ -18,9 +16,7 @@ from erda.benchmark.records import Record, read_records, write_record
 from erda.benchmark.report.report_files import experiment_sections
 from erda.cli.main import build_parser
 from erda.cli.settings_options import load_settings
-from erda.fields import flat_kinds
 from erda.methods import METHODS
-from erda.methods.base import method_settings
 from erda.settings.runs import Run, default_settings
 
 SEEDS = (100, 110, 120, 130, 140, 150)
@@ -119,30 +115,6 @@ def test_a_command_names_the_corpus_without_its_path_and_the_device(template: Re
     assert "--corpus wiki " in command
     assert "--device cuda:1 " in command
     assert "/home" not in command
-
-
-METHOD_VALUES = {
-    bool: st.booleans(),
-    int: st.integers(1, 50),
-    float: st.floats(0.01, 0.9),
-}
-
-
-@given(st.data())
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_command_repeats_any_settings(template: Record, data: st.DataObject) -> None:
-    method = data.draw(st.sampled_from(sorted(METHODS)))
-    defaults, kinds = default_settings(METHODS[method]), flat_kinds(method_settings(METHODS[method]))
-    values = {
-        name: st.sampled_from(get_args(kinds[name])) if isinstance(value, str) else METHOD_VALUES[type(value)]
-        for name, value in defaults.items()
-    }
-    changed = data.draw(st.lists(st.sampled_from(sorted(values)), unique=True, max_size=4))
-    own = {**defaults, **{name: data.draw(values[name]) for name in changed}}
-    seeds = data.draw(st.lists(st.sampled_from(SEEDS), unique=True, min_size=1))
-    given_settings = {"method": own, "encoder": {}, "stream": {}}
-    line = line_of(*(fewrel(template, method, seed, settings=given_settings) for seed in seeds))
-    assert [asdict(run) for run in parse(rerun_command(line))] == [asked(record) for record in line.records]
 
 
 def test_all_settings_of_an_unknown_method_are_named(template: Record) -> None:

@@ -75,20 +75,6 @@ def test_records_of_validation_data_and_ablations_are_left_out(template: Record)
     assert record_rows([ablation]) == []
 
 
-def test_published_rows_have_the_published_digits_and_sizes() -> None:
-    found = {(row.setting, row.method): row for row in published_rows() if row.all_seen is not None}
-    fewrel = "FewRel, 5 shots, task orders of ERDA"
-    for method, (accuracy, size) in {
-        "SIRUS": (69.16, "base"),
-        "DCRE": (68.24, "base"),
-        "CPL": (64.50, "base"),
-        "DCRE, LLM2Vec": (80.34, "large"),
-        "CPL + MI, Mistral": (75.02, "large"),
-    }.items():
-        row = found[fewrel, method]
-        assert (row.all_seen, row.size, row.n_records, bool(row.published)) == (accuracy, size, 0, True)
-
-
 def test_both_pages_show_every_row_best_first_escape_names_and_offer_every_filter(template: Record) -> None:
     hostile = replace(as_fewrel(template, "<b>mine|x"), dataset="<script>x</script>\n\n# forged")
     own = record_rows(map(experiment_section, grouped([as_fewrel(template, "erda"), hostile])))

@@ -3,27 +3,23 @@
 Invalid bodies of every shape are in test_openapi.py (Schemathesis).
 """
 
-import hmac
 import json
 import re
 import shutil
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
-from types import SimpleNamespace
+from threading import Timer
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 import requests
-from toy_server import QUESTION, Served, serving, toy_store, wait_for
-from toy_words import Words
+from toy_server import QUESTION, Served, serving, wait_for
 
 from erda.app.extractor import Extractor
 from erda.serve.service import ServerLimits
@@ -41,7 +37,7 @@ def routes(served: Served) -> Iterator[tuple[str, str]]:
 def statuses(served: Served, headers: dict[str, str]) -> dict[tuple[str, str], int]:
     """The status of every route, called with these headers."""
     found = {}
-    for method, path in [*routes(served), ("GET", "/"), ("GET", "/docs"), ("GET", "/page/index.html")]:
+    for method, path in [*routes(served), ("GET", "/"), ("GET", "/page/index.html")]:
         body = {} if method == "POST" else None
         answer = served.call(method, path, body, headers=headers)
         assert answer.headers["x-content-type-options"] == "nosniff"
@@ -78,21 +74,6 @@ def test_every_route_but_health_needs_the_token(extractor: Extractor) -> None:
         assert (opened.url, opened.status_code) == (f"{served.url}/", 200)
         assert TOKEN not in str(served.http.cookies)
         assert served.call("GET", "/v1/relations").status_code == 200
-
-
-def test_the_token_is_compared_in_constant_time(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
-    compared = list[bytes]()
-
-    def compare(one: bytes, other: bytes) -> bool:
-        compared.append(one)
-        return hmac.compare_digest(one, other)
-
-    monkeypatch.setattr("erda.serve.guard.hmac", SimpleNamespace(compare_digest=compare, new=hmac.new))
-    with serving(extractor, token=TOKEN) as served:
-        served.call("GET", "/v1/relations", headers={"Authorization": "Bearer wrong"})
-        served.call("GET", "/v1/relations", auth=("anyone", "basic"))
-        served.call("GET", "/?token=query")
-    assert [one for one in compared if one] == [b"wrong", b"basic", b"query"]
 
 
 touched = list[str]()  # by the process, while `watching` is not empty
@@ -148,20 +129,6 @@ def test_only_json_is_read(served: Served) -> None:
         assert answer.json().keys() == {"error", "message", "where"}
 
 
-def test_names_and_sentences_cannot_become_html(served: Served) -> None:
-    name = "<script>alert(1)</script>"
-    served.post("/v1/teach", {"relation": name, "examples": ["[[<b>]] near {{<i>}} <img src=x>"]})
-    answers = [
-        served.call("GET", "/v1/relations"),
-        served.call("GET", "/v1/examples", params={"relation": name}),
-        served.call("GET", "/v1/examples", params={"relation": f"{name}x"}),
-        served.call("POST", "/v1/predict", {"text": "[[<b>]] near {{<i>}} <img src=x>"}),
-        served.call("GET", f"/{name}"),
-    ]
-    assert {answer.headers["content-type"] for answer in answers} == {"application/json"}
-    assert name not in served.call("GET", "/docs").text
-
-
 def test_control_characters_and_lone_surrogates_are_invalid_not_fatal(served: Served) -> None:
     for text in ("[[a\\u0000]] b {{c}}", "[[\\ud800]] b {{c}}", "[[a]] b {{c}} \\u001b[31m"):
         raw = f'{{"text": "{text}"}}'.encode()
@@ -186,17 +153,6 @@ def test_large_and_many_are_rejected_with_the_known_statuses(extractor: Extracto
         assert (full.status_code, full.json()["error"], full.headers["retry-after"]) == (503, "queue_full", "1")
     with serving(extractor, limits=ServerLimits(n_jobs=0)) as served:
         assert served.post("/v1/extract", {"documents": [{"text": "x"}]}, 503)["error"] == "queue_full"
-
-
-def test_dropped_connections_leave_nothing_in_the_queue(served: Served) -> None:
-    address = ("127.0.0.1", int(served.url.rpartition(":")[2]))
-    for path, body in (("/v1/predict", {"text": QUESTION}), ("/v1/explain", {"text": QUESTION})) * 10:
-        content = json.dumps(body).encode()
-        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        with socket.create_connection(address) as dropped:
-            dropped.sendall(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
-    assert served.post("/v1/predict", {"text": QUESTION})["relation"] == "founded by"
-    assert served.app.state.service.batcher.n_queued == 0
 
 
 def test_a_hundred_teachings_at_once_are_all_kept(served: Served) -> None:
@@ -253,61 +209,30 @@ def test_a_full_disk_is_told_and_nothing_is_lost(served: Served, monkeypatch: py
     assert served.post("/v1/teach", {"relation": "owns", "examples": ["[[Ann]] owns the {{dog}} ."]})["n_examples"] == 1
 
 
-def test_what_another_process_teaches_is_answered(served: Served, extractor: Extractor) -> None:
-    other = Extractor.open(extractor.folder, encoder=Words())
-    other.teach("owns", ["[[Ann]] owns the {{dog}} ."])
-    latest = time.monotonic() + 20  # a busy server answers from the old version until the new one is loaded
-    while served.post("/v1/predict", {"text": QUESTION})["version"] != 3:
-        assert time.monotonic() < latest
-        time.sleep(0.05)
-    assert len(served.get("/v1/relations")["relations"]) == 4
-
-
-# -- kills -------------------------------------------------------------------------------------------------------------
-
 KILLED = """
 import sys
-from pathlib import Path
 sys.path[:0] = {paths!r}
-from toy_words import Words
-from erda.app.extractor import Extractor
-from erda.serve.application import ServerSettings, build_application
-from erda.serve.launch import bound_socket, web_server
-extractor = Extractor.open(sys.argv[1], method="posterior", encoder=Words())
-listening = bound_socket("127.0.0.1", 0)
-print(listening.getsockname()[1], flush=True)
-web_server(build_application(ServerSettings(Path(sys.argv[1])), extractor)).run([listening])
+from pathlib import Path
+from toy_server import serving, toy_store
+with serving(toy_store(Path(sys.argv[1]))) as served:
+    print(served.url, flush=True)
+    sys.stdin.read()
 """
 
 
-def teach_until_killed(url: str, known: set[str]) -> None:
-    """Teach one relation after another, and note those that were answered."""
-    with suppress(requests.ConnectionError, requests.exceptions.ChunkedEncodingError):  # no answer, or part of one
-        while True:
-            name = f"relation {len(known)}"
-            body = {"relation": name, "examples": [f"[[a{len(known)}]] is {{{{b}}}} ."]}
-            requests.post(f"{url}/v1/teach", json=body, timeout=60).raise_for_status()
-            known.add(name)
-
-
-@pytest.mark.parametrize("n_kills", [2, pytest.param(200, marks=[pytest.mark.long, pytest.mark.timeout(3_000)])])
+@pytest.mark.parametrize("n_kills", [1, pytest.param(50, marks=[pytest.mark.long, pytest.mark.timeout(1_500)])])
 def test_kill_9_while_teaching_loses_no_answered_teaching(tmp_path: Path, n_kills: int) -> None:
-    store, known = tmp_path / "store", set[str]()
-    toy_store(store)
     paths = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "app")]
     for kill in range(n_kills):
+        store, known = tmp_path / str(kill), list[str]()
         command = [sys.executable, "-c", KILLED.format(paths=paths), str(store)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-            assert server.stdout is not None
-            url = f"http://127.0.0.1:{int(server.stdout.readline())}"
-            rows = [{"text": f"[[x{n}]] y {{{{z}}}}", "relation": f"job {kill}"} for n in range(30)]
-            requests.post(f"{url}/v1/teach", json={"examples": rows, "job": True}, timeout=60).raise_for_status()
-            with ThreadPoolExecutor(1) as pool:
-                teaching = pool.submit(teach_until_killed, url, known)
-                time.sleep(0.1 + 0.02 * (kill % 20))
-                server.kill()
-                teaching.result()
-        assert known <= {one.id for one in Extractor.open(store).relations}
-    with serving(Extractor.open(store, encoder=Words())) as served:
-        assert {one["id"] for one in served.get("/v1/relations")["relations"]} >= known
-        assert served.get("/v1/jobs") == {"jobs": []}, "jobs end with the server"
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+            url = server.stdout.readline().strip()
+            Timer(0.2 + 0.02 * (kill % 20), server.kill).start()
+            with suppress(requests.RequestException):  # no answer, or part of one
+                while True:
+                    name = f"relation {len(known)}"
+                    body = {"relation": name, "examples": [f"[[a{len(known)}]] is {{{{b}}}} ."]}
+                    requests.post(f"{url}/v1/teach", json=body, timeout=60).raise_for_status()
+                    known.append(name)
+        assert {*known} <= {one.id for one in Extractor.open(store).relations}

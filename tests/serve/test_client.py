@@ -28,7 +28,6 @@ def test_questions_have_the_answers_of_the_extractor(client: Client, extractor: 
     assert client.relations == extractor.relations
     assert client.predict(QUESTION) == without_exemplars(extractor.predict(QUESTION))
     assert client.predict(QUESTIONS, top=2) == [without_exemplars(one) for one in extractor.predict(QUESTIONS, top=2)]
-    assert client.predict([]) == []
     text, marks = "SpaceX was founded by Elon .", [Mark(0, 6, type="ORG"), Mark(22, 26)]
     found, expected = client.extract(text, marks), extractor.extract(text, marks)
     assert found.answers == tuple(map(without_exemplars, expected.answers))
@@ -55,7 +54,10 @@ def test_changes_are_those_of_the_extractor(served: Served, tmp_path: Path) -> N
         assert one.describe("owns", "") == 7
         assert one.take_back(one.examples("owns")[0].number) == 8
         assert one.forget("born in") == 9
-        assert (one.undo(), one.rollback(3)) == (8, 3)
+        assert one.declare("owns", tail_types=["ANIMAL"]) == 10
+        assert one.judge(BORN[1], "owns", holds=False).n_counterexamples == 1
+        assert len(one.counterexamples("owns")) == 2
+        assert (one.undo(), one.rollback(3)) == (10, 3)
     assert client.relations == other.relations
     assert [one.example for one in client.examples("owns")] == [one.example for one in other.examples("owns")]
 
@@ -78,6 +80,17 @@ def test_thresholds_are_those_of_the_extractor(served: Served, tmp_path: Path) -
         assert (found.in_text, found.expected.n) == (in_text, 25)
     with pytest.raises(DataError, match="Give examples or texts"):
         client.tune([])
+
+
+def test_the_export_is_written_as_a_folder(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "erda.serve.routes.export", lambda version, folder: (folder.mkdir(), (folder / "a").write_text("b"))
+    )
+    folder = client.export(tmp_path / "new" / "export")
+    assert [(path.name, path.read_text()) for path in folder.iterdir()] == [("a", "b")]
+    assert [path.name for path in folder.parent.iterdir()] == ["export"]
+    with pytest.raises(DataError, match="name another folder"):
+        client.export(folder)
 
 
 def test_many_examples_are_taught_as_a_job(client: Client) -> None:

@@ -1,12 +1,9 @@
-"""The container files: what they promise."""
+"""The container file: what it promises."""
 
 import json
-import re
 import shlex
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from erda.cli.main import build_parser
 
@@ -31,7 +28,6 @@ def in_json(text: str) -> Any:
 
 def test_the_image_is_slim_runs_a_command_that_exists_not_as_root_and_is_checked() -> None:
     names = [name for name, _ in steps()]
-    assert set(names) <= {*("FROM", "WORKDIR", "COPY", "RUN", "ENV", "USER", "VOLUME", "EXPOSE", "HEALTHCHECK", "CMD")}
     assert all("-slim" in rest for name, rest in steps() if name == "FROM")
     assert last("USER") not in ("root", "0")
     assert names.index("USER") < names.index("CMD")
@@ -45,17 +41,3 @@ def test_the_image_is_slim_runs_a_command_that_exists_not_as_root_and_is_checked
     for name, rest in steps():
         if name == "COPY" and not rest.startswith("--from"):
             assert all((ROOT / one).exists() for one in shlex.split(rest)[:-1])
-            kept = (ROOT / ".dockerignore").read_text().splitlines()
-            assert all(f"!{one}" in kept for one in shlex.split(rest)[:-1])
-
-
-def test_compose_promises_a_read_only_root_no_rights_and_a_port_on_loopback() -> None:
-    one = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]["erda"]
-    assert one["read_only"] is True
-    assert one["tmpfs"] == ["/tmp"]
-    assert one["cap_drop"] == ["ALL"]
-    assert "no-new-privileges:true" in one["security_opt"]
-    assert one["ports"] == [f"127.0.0.1:{last('EXPOSE')}:{last('EXPOSE')}"]
-    assert [volume.partition(":")[2] for volume in one["volumes"]] == [last("VOLUME")]
-    seconds = re.findall(r"--(?:interval|timeout)=(\d+)s", last("HEALTHCHECK"))
-    assert [int(found) for found in seconds] == [30, 5]

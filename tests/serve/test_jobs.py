@@ -1,15 +1,13 @@
 """Jobs: progress, cancellation, and the stop of the server."""
 
 import json
-from pathlib import Path
 from threading import Event
 from time import sleep
 from typing import Any
 
 import numpy as np
-import pytest
 import requests
-from toy_server import Served, serving, toy_store, wait_for
+from toy_server import Served, serving, wait_for
 from toy_words import Words
 
 from erda.app.extractor import Extractor
@@ -34,17 +32,6 @@ class SlowWords(Words):
         return super().embed(examples, **more)
 
 
-@pytest.fixture
-def slow(tmp_path: Path) -> SlowWords:
-    encoder = SlowWords()
-    toy_store(tmp_path / "store")
-    return encoder
-
-
-def opened(tmp_path: Path, encoder: Words) -> Extractor:
-    return Extractor.open(tmp_path / "store", encoder=encoder)
-
-
 def test_a_teaching_and_an_extraction_as_jobs(served: Served) -> None:
     job = served.post("/v1/teach", {"examples": ROWS, "job": True}, 202)
     done = wait_for(served, job["id"])
@@ -62,8 +49,9 @@ def test_a_teaching_and_an_extraction_as_jobs(served: Served) -> None:
     assert served.call("GET", "/v1/jobs/..%2f..%2fstore").status_code == 404
 
 
-def test_a_cancelled_teaching_changes_nothing(tmp_path: Path, slow: SlowWords) -> None:
-    with serving(opened(tmp_path, slow)) as served:
+def test_a_cancelled_teaching_changes_nothing(extractor: Extractor) -> None:
+    slow = SlowWords()
+    with serving(Extractor.open(extractor.folder, encoder=slow)) as served:
         served.get("/ready")
         slow.waits = True
         first = served.post("/v1/teach", {"examples": ROWS, "job": True}, 202)["id"]
@@ -76,24 +64,24 @@ def test_a_cancelled_teaching_changes_nothing(tmp_path: Path, slow: SlowWords) -
         assert served.get("/v1/relations")["version"] == 2
 
 
-def test_jobs_end_with_the_server_and_say_so(tmp_path: Path, slow: SlowWords) -> None:
-    with serving(opened(tmp_path, slow)) as served:
+def test_jobs_end_with_the_server_and_say_so(extractor: Extractor) -> None:
+    slow = SlowWords()
+    with serving(Extractor.open(extractor.folder, encoder=slow)) as served:
         served.get("/ready")
         slow.waits = True
         ids = [served.post("/v1/teach", {"examples": ROWS, "job": True}, 202)["id"] for _ in range(2)]
         assert slow.reached.wait(60)
         streams = [requests.get(f"{served.url}/v1/jobs/{id}/events", stream=True, timeout=60) for id in ids]
         served.server.should_exit = True
-        while not served.app.state.jobs._is_stopping:
+        while not served.app.state.jobs.is_stopping:
             sleep(0.01)
         slow.go_on.set()
         for stream in streams:
             last = json.loads(stream.text.strip().rpartition("data: ")[2])
             assert (last["state"], last["failure"]["error"]) == ("failed", "interrupted")
             assert "Post it again" in last["failure"]["message"]
-    with serving(opened(tmp_path, Words())) as served:
+    with serving(Extractor.open(extractor.folder, encoder=Words())) as served:
         assert served.get("/v1/relations")["version"] == 2
         gone = served.call("GET", f"/v1/jobs/{ids[0]}")
         assert (gone.status_code, gone.json()["error"]) == (404, "unknown_job")
         assert "end with the server" in gone.json()["message"]
-    assert not list(tmp_path.glob("store.jobs*"))

@@ -1,28 +1,11 @@
-"""What a method is handed beside its encoder."""
+"""The encoder and the stream of a run."""
 
 import json
 from pathlib import Path
 
 from erda.encoders.transformer import TransformerEncoder
-from erda.methods.erda import Erda
-from erda.settings.build import build_run_encoder, build_run_method, open_run_stream
+from erda.settings.build import build_run_encoder, open_run_stream
 from erda.settings.load import run_settings
-
-SMALL = {"n_tasks": 3, "encoder.hidden_size": 4}
-
-
-def test_the_future_is_handed_in_only_where_it_is_asked_for() -> None:
-    for settings, handed in ((SMALL, False), ({**SMALL, "future_relations": True}, True)):
-        (run,) = run_settings(methods="erda", encoder="bilstm", settings=settings, seeds=100).runs()
-        method = build_run_method(run)
-        assert isinstance(method, Erda)
-        assert method.future == (tuple(open_run_stream(run).relations) if handed else ())
-        assert method.settings()["future_relations"] is handed
-    stream = open_run_stream(run)
-    assert [relation.id for relation in method.future] == [one.id for task in stream for one in task.relations]
-    method.learn(next(iter(stream)))
-    known = [relation.id for relation in next(iter(stream)).relations]
-    assert list(method.predict(stream.test(0).examples).relations) == known
 
 
 def test_for_a_method_that_leaves_the_encoder_as_it_is_nothing_of_a_transformer_is_trained() -> None:

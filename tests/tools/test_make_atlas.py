@@ -9,7 +9,7 @@ import pytest
 from atlas_patterns import PURPOSES, read_content, tokenize
 from erda.data.catalogue import embedded_file, load_dataset
 from erda.data.dataset import Dataset
-from erda.data.formats import read_jsonl
+from erda.data.formats.jsonl_examples import read_jsonl
 from erda.types import Example
 from make_atlas import checksum, deal_facts, write_atlas
 

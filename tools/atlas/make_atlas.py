@@ -22,7 +22,7 @@ from pathlib import Path
 from atlas_patterns import PURPOSES, UNRELATED, Content, Pattern, RelationContent, read_content
 from atlas_sentences import Fact, write_sentence
 from erda.data.dataset import shuffled
-from erda.data.formats import example_to_json
+from erda.data.formats.jsonl_examples import example_to_json
 from erda.errors import DataError
 from erda.files import write_json, write_lines
 from erda.types import Example

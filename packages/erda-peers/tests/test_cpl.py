@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
+from without_learning import drift, instead_of_learning
 
 from erda.encoders.trainable import embed
 from erda.types import Example, Task
 from erda_peers.cpl import Cpl
-from toy_world import drift, instead_of_learning, toy_encoder, toy_questions, toy_task
+from toy_world import toy_encoder, toy_questions, toy_task
 
 
 def mean(method: Cpl, examples: Sequence[Example]) -> torch.Tensor:

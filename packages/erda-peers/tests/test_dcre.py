@@ -5,11 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
+from without_learning import instead_of_learning
 
 from erda.methods.posterior import sentences_of
 from erda.types import Relation
 from erda_peers.dcre import RANK_OFFSET, Dcre, hard_margin, ranks, soft_margin_triplet
-from toy_world import instead_of_learning, toy_encoder, toy_questions, toy_task
+from toy_world import toy_encoder, toy_questions, toy_task
 
 DISTANCES = torch.tensor([[0.0, 0.3, 0.2, 0.9], [0.3, 0.0, 0.6, 0.1], [0.2, 0.6, 0.0, 0.5], [0.9, 0.1, 0.5, 0.0]])
 SAME = torch.tensor([[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]], dtype=torch.bool)

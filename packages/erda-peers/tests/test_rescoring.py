@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from without_learning import drift, instead_of_learning
 
 from erda.methods import METHODS
 from erda.methods.base import Method
 from erda.methods.posterior import Posterior
 from erda_peers.rescoring import RescoredCpl
-from toy_world import drift, instead_of_learning, toy_encoder, toy_questions, toy_task
+from toy_world import toy_encoder, toy_questions, toy_task
 
 QUESTIONS = toy_questions(6)[0]
 RESCORED = [name for name in sorted(METHODS) if name.endswith("-rescored")]

@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from without_learning import instead_of_learning
 
 from erda_peers.sirus import Sirus, first_neighbours
-from toy_world import instead_of_learning, toy_encoder, toy_questions, toy_task
+from toy_world import toy_encoder, toy_questions, toy_task
 
 
 def test_clusters_link_each_relation_to_its_nearest() -> None:

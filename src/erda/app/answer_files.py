@@ -30,8 +30,7 @@ from erda.data.formats.csv_examples import CSV_END, csv_line
 from erda.data.formats.row_collector import Rejected, RowReader, SourceRow
 from erda.data.own_data import own_format, row_reader
 from erda.errors import DataError, SettingsError, WriteError, counted
-from erda.files import cannot_write, whole_file, write_lines
-from erda.outputs import check_output, refuse_existing
+from erda.files import cannot_write, check_output, refuse_existing, whole_file, write_lines
 from erda.text.names import NameTagger
 from erda.text.reading import Faults, opened
 from erda.types import Example

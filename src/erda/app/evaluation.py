@@ -21,7 +21,7 @@ from erda.app.inputs import ExampleInput, find_relation, labelled_rows_of, names
 from erda.app.state import Thresholds, pair_key, taught_keys
 from erda.app.texts import AnnotatedText, is_annotated, read_annotated
 from erda.app.version import Version
-from erda.data.formats import Reading
+from erda.data.formats.row_collector import Reading
 from erda.data.own_data import read_examples
 from erda.errors import DataError
 from erda.files import user_path

@@ -128,13 +128,13 @@ def _packed(method: Method, engine: str | None) -> PackedEncoder:
         raise ModelError(f"Encoder '{spec.name}' cannot be exported; only transformers can.")
     require("torch", "transformers", "onnx")
     from erda.encoders.adapter import TrainedWeights
-    from erda.encoders.onnx_build import pack_encoder
-    from erda.encoders.weights import find_model, origin
+    from erda.encoders.weights import find_model, graph_builder, origin
 
     settings = checked_settings(TransformerSettings, {**spec.settings, "engine": engine})
     folder = find_model(spec.name)
     weights = TrainedWeights.load(settings.adapter, base=origin(folder).name) if settings.adapter else None
-    return pack_encoder(folder, settings, weights=weights)
+    packed: PackedEncoder = graph_builder().pack_encoder(folder, settings, weights=weights)
+    return packed
 
 
 def _code() -> dict[str, bytes]:

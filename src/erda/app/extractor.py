@@ -30,7 +30,7 @@ from erda.app.teach import Teachable, Teaching
 from erda.app.texts import AnnotatedText, read_annotated
 from erda.app.version import TOP, Version
 from erda.app.version_log import SetupRequest, VersionLog, save_copy
-from erda.data.formats import Reading
+from erda.data.formats.row_collector import Reading
 from erda.encoders.contract import Encoder
 from erda.errors import DataError
 from erda.files import user_path

@@ -26,7 +26,7 @@ def example_of(given: ExampleInput) -> Example:
         check_text(given)
         return example_from_marks(given)
     if isinstance(given, Mapping):
-        from erda.data.formats import example_from_json  # loads pydantic
+        from erda.data.formats.jsonl_examples import example_from_json  # loads pydantic
 
         example = example_from_json(given)
     elif isinstance(given, Example):

@@ -21,6 +21,7 @@ from typing import Literal
 from erda.app.state import Judgement, TaughtRelation, pair_key, present_id
 from erda.errors import BusyError, DataError
 from erda.files import (
+    append_lines,
     decode_json,
     locked,
     read_sealed,
@@ -29,7 +30,6 @@ from erda.files import (
     sealed,
     write_json,
 )
-from erda.outputs import append_lines
 from erda.types import EncoderSpec
 
 FOLDER, SHOWN, PENDING, VECTORS = "reviews", "shown.jsonl", "pending.json", "vectors-{}.npz"

@@ -57,7 +57,6 @@ class Predictor:
         self.tokenizer = MarkedTokenizer.from_json(
             (folder / "tokenizer.json").read_text(encoding="utf-8"),
             special=self.about["special"],
-            mode="markers",
             vocab_size=self.about["vocab_size"],
             limit=self.about["max_pieces"],
         )

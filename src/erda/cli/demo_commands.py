@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -16,42 +16,34 @@ from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command
 from erda.cli.printing import print_line, print_tables
-from erda.cli.settings_options import seeds_of
 from erda.errors import ErdaError, join_faults
 
 if TYPE_CHECKING:
     from erda.app.extractor import Extractor
-    from erda.benchmark.records import Record
-    from erda.benchmark.report.table_formats import ResultTable
 
 Sentences = Mapping[str, Sequence[str]]  # relation -> sentences
 PARTS: Mapping[str, Sentences] = tomllib.loads(Path(__file__).with_name("demo.toml").read_text(encoding="utf-8"))
 N_SENTENCES = 3000  # of the embedded corpus
-LINES = {  # (method, has a corpus) -> its row of the summary
-    ("seqrun", False): ("SeqRun", "trains on each task in turn, keeps nothing: it forgets"),
-    ("joint", False): ("Joint", "keeps every example and trains on all of them with each task"),
-    ("erda", False): ("ERDA", "the paper: keeps one example of each relation"),
-    ("erda", True): ("ERDA + corpus", "the same, with extra examples from unlabelled text"),
-    ("posterior", False): ("Posterior", "another encoder: the packaged MiniLM; trains nothing"),
-}
 show = partial(print_line, flush=True)
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
     about = (
-        "Teach an extractor five relations (`extractor`: seconds, no PyTorch); then run SeqRun (forgets), ERDA (the "
-        "paper) and Joint (keeps all data) on the embedded dataset, ERDA with extra examples from unlabelled text and "
-        "Posterior (a frozen, pretrained transformer), and show how much each forgets (`methods`: at most three "
-        "minutes on two cores, needs PyTorch). Nothing is downloaded."
+        "Teach an extractor five relations (`extractor`: seconds, no PyTorch); then run SeqRun, ERDA, Joint and "
+        "Posterior on the embedded data and show how much each forgets (`methods`: three minutes on two cores, needs "
+        "PyTorch). Nothing is downloaded."
     )
     examples = "examples:\n  erda demo\n  erda demo extractor\n  erda demo methods --out /tmp/demo --seeds 100"
-    brief = "an extractor and methods on the embedded data"
-    parser = add_command(commands, "demo", about, examples, brief=brief)
+    parser = add_command(commands, "demo", about, examples, run, brief="an extractor and methods on the embedded data")
     parser.add_argument("part", choices=("extractor", "methods"), nargs="?", help="part to run (default: both)")
     parser.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="DIR", help="default: runs/demo")
-    parser.add_argument("--seeds", metavar="N,N", help="streams to run (default: those of preset 'demo')")
-    parser.set_defaults(handler=run)
+    parser.add_argument("--seeds", metavar="N,N", type=seeds, help="streams to run (default: those of preset 'demo')")
+
+
+def seeds(text: str) -> list[int]:
+    """Convert an argument such as 100,110."""
+    return [int(one) for one in text.split(",")]
 
 
 def run(options: argparse.Namespace) -> None:
@@ -62,7 +54,7 @@ def run(options: argparse.Namespace) -> None:
         print_line()
     if options.part != "extractor":
         options.kept = f"Finished runs are kept in {options.out}; `erda demo methods` continues there."
-        demonstrate_methods(options.out, seeds=seeds_of(options))
+        demonstrate_methods(options.out, seeds=options.seeds)
 
 
 # -- the extractor -----------------------------------------------------------------------------------------------------
@@ -122,6 +114,7 @@ def demonstrate_methods(out: Path, *, seeds: Sequence[int] | None = None) -> Non
 
     settings = partial(run_settings, preset="demo", seeds=seeds)
     show("SeqRun, ERDA and Joint learn the embedded dataset 'atlas', task by task.")
+    show("SeqRun keeps no example, ERDA (the paper) one of each relation, and Joint all of them.")
     parts = [run_experiment(settings(), out=out / "plain")]
     if not parts[0].records:
         raise ErdaError(join_faults(parts[0].faults))
@@ -129,48 +122,19 @@ def demonstrate_methods(out: Path, *, seeds: Sequence[int] | None = None) -> Non
     corpus = atlas_corpus(out / "atlas-corpus", n=N_SENTENCES)
     show("ERDA learns again, now with extra examples that it finds in the corpus.")
     parts.append(run_experiment(settings(methods="erda", corpus=str(corpus)), out=out / "augmented"))
-    show("Posterior learns the same tasks over a transformer that was trained on other text.")
+    show("Posterior learns the same tasks over the packaged MiniLM, and trains nothing.")
     packaged = {"encoder.engine": "packaged", "encoder.trained_layers": 0}
     posterior = settings(methods="posterior", encoder="minilm", settings=packaged)
     parts.append(run_experiment(posterior, out=out / "posterior"))
     report = write_report(out)
     print_line()
-    accuracy = [table for table in report.tables if table.name.startswith("accuracy")]
-    print_tables([*accuracy, summarise(record for part in parts for record in part.records)])
+    print_tables(table for table in report.tables if table.name.startswith(("accuracy", "final")))
     print_line(f"Page:    {report.page}")
     print_line(f"Tables:  {out / FOLDER}")
     print_line(f"Records: {out}")
     faults = [*(fault for part in parts for fault in part.faults), *report.faults]
     if faults:
         raise ErdaError(join_faults(faults))
-
-
-def summarise(records: Iterable[Record]) -> ResultTable:
-    """Summarise each method in one row: description, final accuracy, forgetting."""
-    from erda.benchmark.report.table_formats import ResultTable
-    from erda.benchmark.statistics import Summary
-
-    groups: dict[tuple[str, bool], list[Record]] = {key: [] for key in LINES}
-    for record in records:
-        groups[record.method, bool(record.corpus)].append(record)
-    rows = [
-        (
-            *LINES[key],
-            Summary.of(100 * record.accuracy["all-seen"][-1] for record in group if record.accuracy["all-seen"]),
-            Summary.of(100 * left for record in group if (left := record.forgetting["all-seen"]) is not None),
-        )
-        for key, group in groups.items()
-        if group
-    ]
-    return ResultTable(
-        name="summary",
-        title="At the end: all test sentences, among all learned relations (%)",
-        columns=("method", "what it does", "accuracy", "forgetting"),
-        rows=tuple(rows),
-        notes=("Forgetting: mean loss of a task since its best accuracy, in points.",),
-        decimals=1,
-        text_columns=2,
-    )
 
 
 def atlas_corpus(folder: Path, *, n: int) -> Path:

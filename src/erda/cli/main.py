@@ -18,9 +18,8 @@ from erda.cli.checking import Parser
 from erda.cli.printing import PrintableOutput, print_fault, print_line
 from erda.errors import EXTRAS, ErdaError, not_installed
 
-GROUPS: dict[
-    str, dict[str, tuple[str, ...]]
-] = {  # title -> module of erda.cli -> its commands; only the module of the command that runs is imported
+# Title -> module of erda.cli -> its commands. Only the module of the command that runs is imported.
+GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
     "first steps": {"demo_commands": ("demo",)},
     "an extractor of your own": {
         "teach_commands": ("teach", "relations", "forget", "edit"),

@@ -8,14 +8,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from erda.cli.checking import Commands, add_command, below_one, named_path, refuse
-from erda.cli.printing import print_columns, print_line
+from erda.cli.checking import Commands, add_command, named_path, positive
+from erda.cli.printing import print_columns, print_line, print_note
 from erda.cli.store_options import (
     STANDARD_INPUT,
     add_columns,
     add_overwrite,
     add_rows,
     add_store,
+    chosen,
     input_file,
     open_store,
     progress_bar,
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from erda.app.extractor import Extractor
 
 PREDICT = """\
-A row that cannot be read gets an 'error' instead of an answer. The command lists all such rows at the end and exits
-with status 2. With --out, Ctrl-C keeps the rows so far.
+A row that cannot be read gets an 'error' instead of an answer, is listed at the end, and makes the exit status 2. With
+--out, Ctrl-C keeps the rows so far.
 
 examples:
   erda predict "[[SpaceX]] was founded in 2002 by {{Elon Musk}}."
@@ -38,12 +39,9 @@ examples:
 EXTRACT = """\
 Each line is a text. A line of a .jsonl file is an object with 'text' and optionally 'id' and 'entities' (character
 span, type); a .csv or .xlsx file has a column 'text'. Entities come from the row, or from --entity or --names. Without
-them, the tagger of 'erda data get entities' finds entities. Without that tagger, entities are runs of capitalised words
-and the names in taught examples. The last line of the output names the tagger. Pronouns count as entities too;
-'head_resolved' and 'tail_resolved' are the names they stand for, where that is certain. If a sentence has several
-answers about the same two entities, the most confident one is kept. In a table, a pair with several relations has one
-row for each. Answers contain id, line, text and the character offsets of both entities. A line that cannot be read gets
-an 'error'. With --out, Ctrl-C keeps the rows so far.
+them, the tagger of 'erda data get entities' finds them; without that tagger, entities are runs of capitalised words and
+the names in taught examples. The last line of the output names the tagger. Pronouns count as entities;
+'head_resolved' and 'tail_resolved' are the names they stand for. With --out, Ctrl-C keeps the rows so far.
 
 examples:
   erda extract news.txt --entity SpaceX --entity "Elon Musk"
@@ -58,11 +56,10 @@ examples:
   erda evaluate annotated.jsonl --find-entities
 """
 TUNE = """\
-An answer must reach a confidence threshold. The thresholds are fitted on labelled rows: rows of relations, rows of
-no_relation, and rows with "holds": false. There is one overall threshold, and one for each relation with at least 20
-rows. Rows that were taught do not count. Precision and recall are cross-validated. Marked pairs tune `erda predict`; a
-.jsonl file of texts with 'entities' and 'relations' tunes `erda extract` (docs/teaching.md). Later teaching keeps the
-thresholds. `erda versions --undo` or --clear drops them.
+The thresholds are fitted on labelled rows: rows of relations, rows of no_relation, and rows with "holds": false. There
+is one overall threshold, and one for each relation with at least 20 rows. Rows that were taught do not count. Marked
+pairs tune `erda predict`; a .jsonl file of texts with 'entities' and 'relations' tunes `erda extract`
+(docs/teaching.md). Later teaching keeps the thresholds.
 
 examples:
   erda tune labelled.jsonl --precision 0.9
@@ -74,16 +71,15 @@ MOST_CONFUSIONS = 10
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the commands to the parser."""
     about = "Predict the relation between the two marked entities of each sentence, or that there is none."
-    predict = add_command(commands, "predict", about, PREDICT, brief="predict the relation in sentences")
+    predict = add_command(commands, "predict", about, PREDICT, run_predict, brief="predict the relation in sentences")
     _add_input(predict, "file in any format of docs/data.md, or a sentence with marks (default: -, standard input)")
     add_rows(predict, labelled=False)
-    predict.add_argument("--top", type=int, default=5, metavar="N", help="relations to rank in JSONL (default: 5)")
+    predict.add_argument("--top", type=positive, default=5, metavar="N", help="relations to rank in JSONL (default: 5)")
     _add_min_confidence(predict)
     add_store(predict)
-    predict.set_defaults(handler=run_predict)
 
     about = "Extract relations from plain text, for every pair of entities in a sentence."
-    extract = add_command(commands, "extract", about, EXTRACT, brief="extract relations from plain text")
+    extract = add_command(commands, "extract", about, EXTRACT, run_extract, brief="extract relations from plain text")
     _add_input(extract, "text file, read line by line, or a sentence (default: -, standard input)")
     extract.add_argument("--entity", action="append", metavar="NAME", help="an entity of the text (may be repeated)")
     extract.add_argument("--names", type=Path, metavar="FILE", help="entity names, one per line, or NAME, a tab and ID")
@@ -94,25 +90,22 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     add_columns(extract, "text=sentence,id=number")
     _add_min_confidence(extract)
     add_store(extract)
-    extract.set_defaults(handler=run_extract)
 
     about = "Compare answers with the truth: accuracy, scores of each relation, most frequent confusions."
-    evaluate = add_command(commands, "evaluate", about, EVALUATE, brief="evaluate an extractor on labelled examples")
+    evaluate = add_command(commands, "evaluate", about, EVALUATE, run_evaluate, brief="evaluate on labelled examples")
     evaluate.add_argument("file", type=named_path, metavar="FILE", help="labelled rows in any format of docs/data.md")
     add_rows(evaluate)
     evaluate.add_argument("--find-entities", action="store_true", help="in annotated texts, ignore the given entities")
     _add_min_confidence(evaluate)
     add_store(evaluate)
-    evaluate.set_defaults(handler=run_evaluate)
 
     about = "Fit confidence thresholds on labelled rows, so that a given share of the answers is right."
-    tune = add_command(commands, "tune", about, TUNE, brief="fit thresholds for a precision")
+    tune = add_command(commands, "tune", about, TUNE, run_tune, brief="fit thresholds for a precision")
     tune.add_argument("file", type=named_path, metavar="FILE", nargs="?", help="labelled rows, as for `erda evaluate`")
     tune.add_argument("--precision", type=float, default=0.9, metavar="P", help="share of right answers (default: 0.9)")
     add_rows(tune)
     tune.add_argument("--clear", action="store_true", help="drop the thresholds")
     add_store(tune)
-    tune.set_defaults(handler=run_tune)
 
 
 def _add_input(parser: argparse.ArgumentParser, about: str) -> None:
@@ -131,18 +124,10 @@ def run_predict(options: argparse.Namespace) -> None:
     """Answer a file; print or write the answers."""
     from erda.app.answer_files import ask_rows
 
-    refuse(below_one(options, "top"))
     version = open_store(options).version
     with input_file(options.file) as path:
-        asking = ask_rows(
-            version,
-            path,
-            format=options.format,
-            columns=options.columns,
-            top=options.top,
-            min_confidence=options.min_confidence,
-        )
-        _answer(asking, options)
+        asked = chosen(options, "format", "columns", "top", "min_confidence")
+        _answer(ask_rows(version, path, **asked), options)
 
 
 def run_extract(options: argparse.Namespace) -> None:
@@ -156,25 +141,17 @@ def run_extract(options: argparse.Namespace) -> None:
     names = read_names(options.names) if options.names else dict.fromkeys(options.entity or ())
     version = open_store(options).version
     with input_file(options.file, plain=True) as path:
-        asking = ask_text(
-            version,
-            path,
-            names,
-            pairs=options.pairs,
-            pronouns=options.pronouns,
-            min_confidence=options.min_confidence,
-            columns=options.columns,
-        )
-        answered = _answer(asking, options)
+        asked = chosen(options, "pairs", "pronouns", "min_confidence", "columns")
+        answered = _answer(ask_text(version, path, names, **asked), options)
     if not answered.n_rows:
         nothing = "No relation was found; --pairs all shows the pairs."
         if options.pairs == "all" or not answered.n_entities:
             nothing = "No line has two entities." if answered.n_entities else "No entity was found in the text."
         remedy = "" if answered.taggers <= {NAMES, GIVEN} else " Entities can be named: --entity NAME, or --names FILE."
-        print_line(nothing + remedy, file=sys.stderr)
+        print_note(nothing + remedy)
     finder = find_tagger()
     if finder.name in answered.taggers:
-        print_line(finder.hint or f"Entities were found by {finder.name}.", file=sys.stderr)
+        print_note(finder.hint or f"Entities were found by {finder.name}.")
 
 
 def _answer(asking: FileQuestions, options: argparse.Namespace) -> AnswerCounts:
@@ -189,13 +166,8 @@ def _answer(asking: FileQuestions, options: argparse.Namespace) -> AnswerCounts:
     else:
         total = count_lines(asking.path)
         with progress_bar("answering") as progress:
-            answered = write_answers(
-                asking,
-                options.out,
-                inputs=inputs,
-                overwrite=options.overwrite,
-                tick=lambda line: progress(line, max(line, total)),
-            )
+            more = {"overwrite": options.overwrite, "tick": lambda line: progress(line, max(line, total))}
+            answered = write_answers(asking, options.out, inputs=inputs, **more)
         if answered.is_stopped:
             rows = counted(answered.n_rows, "row")
             options.kept = f"{options.out} holds the first {rows}." if answered.n_rows else "No row was answered."
@@ -261,7 +233,7 @@ def run_evaluate(options: argparse.Namespace) -> None:
 def _evaluate_texts(extractor: Extractor, options: argparse.Namespace) -> None:
     """Print precision, recall and F1 of the triples of annotated texts."""
     with progress_bar("extracting") as progress:
-        asked = {"find_entities": options.find_entities, "min_confidence": options.min_confidence}
+        asked = chosen(options, "find_entities", "min_confidence")
         found = extractor.evaluate_extraction(options.file, progress=progress, **asked)
     rows: list[tuple[object, ...]] = [("relation", "triples", "precision", "recall", "F1")]
     for name, score in [*found.relations.items(), ("all", found.overall)]:
@@ -293,7 +265,7 @@ def run_tune(options: argparse.Namespace) -> None:
         labelled = options.file
         if not is_annotated(labelled):
             labelled = read_examples(labelled, options.format, options.no_relation, columns=options.columns)
-        asked = {"precision": options.precision, "no_relation": options.no_relation}
+        asked = chosen(options, "precision", "no_relation")
         found = extractor.tune(labelled, progress=progress, **asked)
     overall = TunedRelation(found.threshold, False, found.expected)
     rows: list[tuple[object, ...]] = [("relation", "threshold", "rows", "precision", "recall")]

@@ -12,13 +12,11 @@ if TYPE_CHECKING:
     from erda.benchmark.report.table_formats import ResultTable
     from erda.types import Example
 
-SHORT_BRACKETS = (("[", "]"), ("{", "}"))
 
-
-def marked(example: Example, marks: tuple[tuple[str, str], tuple[str, str]] = SHORT_BRACKETS) -> str:
+def marked(example: Example) -> str:
     """A sentence with its head and tail in marks: [Oslo] lies in {Norway}."""
     words = [one_line(token) for token in example.tokens]
-    for (left, right), entity in zip(marks, (example.head, example.tail), strict=True):
+    for (left, right), entity in (("[]", example.head), ("{}", example.tail)):
         words[entity.span.start] = left + words[entity.span.start]
         words[entity.span.end - 1] += right
     return " ".join(words)
@@ -44,6 +42,11 @@ def print_line(text: str = "", *, file: TextIO | None = None, flush: bool = Fals
     Commands print everything with the functions of this module, never with `print`.
     """
     print(one_line(text), file=file, flush=flush)
+
+
+def print_note(text: str) -> None:
+    """Print one line on stderr."""
+    print_line(text, file=sys.stderr)
 
 
 def print_columns(sides: str, rows: Iterable[Sequence[object]]) -> None:

@@ -13,18 +13,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from erda.cli.checking import Commands, add_command
-from erda.cli.printing import SHORT_BRACKETS, marked, print_line
+from erda.cli.checking import Commands, add_command, positive
+from erda.cli.printing import marked, print_line, print_note
 from erda.cli.store_options import (
     add_columns,
     add_overwrite,
     add_store,
+    chosen,
     command,
     input_file,
     open_store,
     progress_bar,
 )
-from erda.errors import DataError, SettingsError, one_line
+from erda.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
     from erda.app.candidates import Candidate
@@ -40,8 +41,7 @@ terminal, press a key:
   q  quit; the same command continues later           ?  this list
 
 Without a terminal, commands are read line by line. FILE is a text, a .jsonl file (objects with 'text') or a .csv file
-(column 'text'). Every judgement is saved immediately; ten judgements make one version. `erda versions --undo`
-returns to the previous version. No pair is shown twice, unless its judgement was undone.
+(column 'text'). Every judgement is saved immediately; ten judgements make one version.
 
 examples:
   erda review my-text.txt
@@ -51,13 +51,12 @@ examples:
 """
 LEAST_RECENT = 5  # judged proposals before their share of right ones is displayed
 KEYS = "y yes, n no, s skip, u undo, q quit, ? help"
-HEAD, TAIL, PLAIN = "\x1b[1;36m", "\x1b[1;35m", "\x1b[0m"
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
     about = "Judge whether relations hold in your own text: the fastest way to a precise extractor."
-    review = add_command(commands, "review", about, REVIEW, brief="judge pairs of entities of your own text")
+    review = add_command(commands, "review", about, REVIEW, run_review, brief="judge pairs of entities in a text")
     review.add_argument("file", metavar="FILE", nargs="?", help="text file, .jsonl, .csv or .xlsx")
     review.add_argument("--relation", metavar="NAME", help="review this relation only (default: all)")
     review.add_argument("--no-pronouns", dest="pronouns", action="store_false", help="ignore pronouns (he, her, ...)")
@@ -67,12 +66,11 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     source = review.add_mutually_exclusive_group()
     source.add_argument("--text", type=Path, metavar="FILE", help="list from your own text, as FILE")
     source.add_argument("--corpus", type=Path, metavar="DIR", help="list from a corpus with an index (erda corpus)")
-    review.add_argument("--n", type=int, metavar="N", help="sentences to list (default: 10)")
+    review.add_argument("--n", type=positive, metavar="N", help="sentences to list (default: 10)")
     out = "write the list as .jsonl or .csv; delete the wrong examples, then: erda teach --file OUT"
     review.add_argument("--out", type=Path, metavar="OUT", help=out)
     add_overwrite(review)
     add_store(review)
-    review.set_defaults(handler=run_review)
 
 
 def run_review(options: argparse.Namespace) -> None:
@@ -97,12 +95,12 @@ def _review(options: argparse.Namespace) -> None:
         rows = text_rows(path, options.columns)
     resume = command(options, f"review {shlex.quote(options.file)}")
     options.kept = f"All judgements are kept. To continue: {resume}"
-    asked = {"relation": options.relation, "pronouns": options.pronouns}
+    asked = chosen(options, "relation", "pronouns")
     with ExitStack() as stack:
         with progress_bar("embedding") as progress:
             review = stack.enter_context(open_review(extractor, rows, progress=progress, **asked))
         if review.hint:
-            print_line(review.hint, file=sys.stderr)
+            print_note(review.hint)
         with _keys() as read:
             _loop(review, read, undo=command(options, "versions --undo"))
         _say_counts(review)
@@ -113,7 +111,7 @@ def _review(options: argparse.Namespace) -> None:
 def _list(options: argparse.Namespace) -> None:
     """Print likely examples of a relation, and write them to a file of examples."""
     from erda.data.own_data import write_examples
-    from erda.outputs import check_output
+    from erda.files import check_output
     from erda.text.marks import example_to_marks
 
     if options.relation is None or not (options.text or options.corpus) or options.file or options.columns:
@@ -121,20 +119,13 @@ def _list(options: argparse.Namespace) -> None:
     if options.out:
         check_output(options.out, options.text, overwrite=options.overwrite)
     extractor = open_store(options)
-    if options.text and not options.text.is_file():
-        is_pipe = "is a pipe; save its content to a file first" if options.text.is_fifo() else "no such file"
-        raise DataError(f"{options.text}: {is_pipe}.")
-    n = 10 if options.n is None else options.n
     with progress_bar("embedding") as progress:
-        found = extractor.suggest(
-            options.relation, options.text or options.corpus, n=n, pronouns=options.pronouns, progress=progress
-        )
+        asked = {"n": options.n or 10, "pronouns": options.pronouns, "progress": progress}
+        found = extractor.suggest(options.relation, options.text or options.corpus, **asked)
     for one in found:
         print_line(f"{one.confidence:5.2f}  {example_to_marks(one.example)}")
     if not found:
-        print_line(
-            f"Nothing new is likely to be an example of '{options.relation}'. Teach more examples, or try other text."
-        )
+        print_line(f"Nothing new is likely to be an example of '{options.relation}'; try other text.")
     if options.out:
         relation = extractor.version.known(options.relation).id
         examples = [replace(one.example, relation=relation) for one in found]
@@ -197,12 +188,7 @@ def _show(review: Review, one: Candidate) -> None:
         f" ({entity.name} = {entity.resolved})" for entity in (one.example.head, one.example.tail) if entity.resolved
     )
     print_line()
-    if sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
-        text = marked(one.example, ((f"{HEAD}[", f"]{PLAIN}"), (f"{TAIL}{{", f"}}{PLAIN}")))
-        stream = getattr(sys.stdout, "stream", sys.stdout)
-        stream.write(f"{text}{one_line(stands_for)}\n")
-    else:
-        print_line(marked(one.example, SHORT_BRACKETS) + stands_for)
+    print_line(marked(one.example) + stands_for)
     head, tail = one.example.head.name, one.example.tail.name
     print_line(f"  {head} | {name} | {tail}?   {one.confidence:.2f}   ({counts})")
 

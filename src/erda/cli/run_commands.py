@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from erda.cli.checking import Commands, add_command, below_one, refuse
-from erda.cli.printing import print_fault, print_line, print_tables
+from erda.cli.checking import Commands, add_command, positive
+from erda.cli.printing import print_fault, print_line, print_note, print_tables
 from erda.cli.settings_options import add_sets, add_settings, load_settings, read_given
 from erda.errors import ErdaError, join_faults, merge_faults
 
 if TYPE_CHECKING:
-    from erda.settings.runs import RunSettings
+    pass
 
 RUN = """\
 Later sources win: built-in defaults, --preset, --config, --set, the flags above. Finished runs are not repeated;
@@ -22,26 +21,20 @@ an interrupted run starts again. To use several machines, give each of them othe
 examples:
   erda run --dataset fewrel --shots 5 --method erda --encoder bilstm --order-family erda --seeds 100,110 --out runs/x
   erda run --preset fewrel-5-shot --method erda,seqrun --out runs/main --jobs 2
-  erda run --preset fewrel-5-shot --corpus corpora/wiki --out runs/augmented
   erda run --dataset my/examples.jsonl --set way=3 --out runs/mine
 """
 PAPER = """\
-The same command does not repeat finished runs; an interrupted run starts again. Rows that learn from extra examples
-need a corpus with an index (docs/corpus.md) and are skipped without one. The runs in a folder share their settings:
-use another --out for other settings.
+Finished runs are not repeated. Rows that learn from extra examples are skipped without a corpus with an index
+(docs/corpus.md). The runs in a folder share their settings: use another --out for other settings.
 
 examples:
   erda paper --list
   erda paper main --jobs 2
-  erda paper --corpus corpora/wiki --jobs 2
-  erda paper main ablation lambda --corpus corpora/wiki
   erda paper bert --device cuda --corpus corpora/wiki
-  erda paper main --dataset atlas --seeds 100
-  erda paper main --seeds 100 --set n_tasks=2 --out runs/smoke
+  erda paper main --dataset atlas --seeds 100 --set n_tasks=2 --out runs/smoke
 """
 REPORT = """examples:
   erda report runs/x
-  erda report runs/x --no-figures > tables.txt
   erda report runs/x --reference cpl
 """
 
@@ -49,15 +42,14 @@ REPORT = """examples:
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the commands to the parser."""
     about = "Run methods on streams of tasks. Each run writes OUT/METHOD/SEED/record.json."
-    run = add_command(commands, "run", about, RUN, brief="run methods on streams of tasks")
+    run = add_command(commands, "run", about, RUN, run_methods, brief="run methods on streams of tasks")
     add_settings(run)
     run.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder of the records")
-    run.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at once (default: 1)")
+    run.add_argument("--jobs", type=positive, default=1, metavar="N", help="runs at once (default: 1)")
     run.add_argument("--keep-methods", action="store_true", help="save learned methods in OUT/METHOD/SEED/method")
-    run.set_defaults(handler=run_methods)
 
     about = "Run the paper's tables and figures, and write the report."
-    paper = add_command(commands, "paper", about, PAPER, brief="run the tables and figures of the paper")
+    paper = add_command(commands, "paper", about, PAPER, reproduce_paper, brief="run the paper's tables and figures")
     paper.add_argument("tables", nargs="*", metavar="TABLE", help="which tables (default: all; see --list)")
     paper.add_argument("--list", action="store_true", help="list the tables and stop")
     paper.add_argument("--out", type=Path, default=Path("runs/paper"), metavar="DIR", help="default: runs/paper")
@@ -66,24 +58,14 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     paper.add_argument("--dataset", metavar="NAME", help="another dataset for all tables, e.g. atlas")
     paper.add_argument("--device", metavar="NAME", help="cpu or cuda (default: cpu)")
     add_sets(paper, "a setting of all streams or of the cache, unless a chosen table sets it itself")
-    paper.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at once (default: 1)")
-    paper.set_defaults(handler=reproduce_paper)
+    paper.add_argument("--jobs", type=positive, default=1, metavar="N", help="runs at once (default: 1)")
 
-    about = (
-        "Print the tables of all records under a folder, and write them (Markdown, CSV), figures (PNG, SVG) "
-        "and a page that shows it all (index.html, opens without a network) into DIR/report. Nothing is trained."
-    )
-    report = add_command(commands, "report", about, REPORT, brief="tables, figures and a page from records")
-    report.add_argument(
-        "directory",
-        type=Path,
-        metavar="DIR",
-        help="the --out folder of `erda run`, or a folder that contains several of them",
-    )
+    about = "Print the tables of all records under a folder, and write tables, figures and a page into DIR/report."
+    report = add_command(commands, "report", about, REPORT, report_records, brief="tables and figures of records")
+    report.add_argument("directory", type=Path, metavar="DIR", help="the --out of `erda run`, or a folder of several")
     report.add_argument("--no-figures", action="store_true", help="write the tables and the page without figures")
     against = "test every other line against this one: a label or a method (default: posterior, else erda)"
     report.add_argument("--reference", default="", metavar="NAME", help=against)
-    report.set_defaults(handler=report_records)
 
 
 def run_methods(options: argparse.Namespace) -> None:
@@ -93,9 +75,7 @@ def run_methods(options: argparse.Namespace) -> None:
     from erda.benchmark.report.result_tables import accuracy_table, final_table
     from erda.benchmark.run.planned_runs import run_experiment
 
-    refuse(below_one(options, "jobs"))
     settings = load_settings(options)
-    warn_untrained(settings)
     options.kept = f"Finished runs are kept in {options.out}; the same command continues with the others."
     finished = run_experiment(settings, out=options.out, n_processes=options.jobs, keep_methods=options.keep_methods)
     for experiment in group_records(map(FoundRecord, finished.records)):
@@ -112,27 +92,12 @@ def run_methods(options: argparse.Namespace) -> None:
         raise ErdaError(f"Runs that failed: {len(finished.faults)}\n{join_faults(merge_faults(finished.faults))}")
 
 
-def warn_untrained(settings: RunSettings) -> None:
-    """Warn about a randomly initialised encoder under a method that does not train it."""
-    from erda.encoders import ENCODERS
-    from erda.methods import METHODS
-
-    entry = ENCODERS.get(settings.encoder)
-    for method in (METHODS[name] for name in settings.methods if entry and not entry.is_pretrained):
-        if not method.trains:
-            said = (
-                f"{method.__name__} trains nothing, and a BiLSTM starts at random; the paper's method is --method erda."
-            )
-            print_line(said, file=sys.stderr)
-
-
 def reproduce_paper(options: argparse.Namespace) -> None:
     """Run the selected tables, write the report, and list missing runs."""
     from erda.benchmark.paper.paper_tables import choose_tables, paper_layout
     from erda.benchmark.paper.run_paper import run_paper
     from erda.benchmark.report.report_files import write_report
 
-    refuse(below_one(options, "jobs"))
     tables = choose_tables(options.tables)
     if options.list:
         for table in tables:
@@ -141,7 +106,7 @@ def reproduce_paper(options: argparse.Namespace) -> None:
     options.kept = f"Finished runs are kept in {options.out}; the same command continues."
     done = run_paper(tables, out=options.out, changes=read_given(options), n_processes=options.jobs)
     for line in done.left_out:
-        print_line(f"skipped (see above): {line.splitlines()[0].partition(';')[0]}", file=sys.stderr)
+        print_note(f"skipped (see above): {line.splitlines()[0].partition(';')[0]}")
     print_line(f"Runs done: {done.n_runs}; already there: {done.n_found}; faults: {len(done.faults)}. {options.out}")
     if done.n_runs or done.n_found:
         report = write_report(options.out, layout=paper_layout)

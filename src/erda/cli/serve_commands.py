@@ -25,12 +25,10 @@ examples:
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
     about = "Serve an extractor: a page for the browser, and calls for programs (docs/server.md)."
-    serve = add_command(commands, "serve", about, SERVE, brief="serve an extractor over HTTP, with a page")
+    serve = add_command(commands, "serve", about, SERVE, run_serve, brief="serve an extractor over HTTP, with a page")
     store = "folder of the extractor; the first teaching creates it (default: $ERDA_STORE, else my-extractor)"
     serve.add_argument("store", type=named_path, metavar="STORE", nargs="?", default=default_store(), help=store)
-    serve.add_argument(
-        "--host", default="127.0.0.1", metavar="ADDRESS", help="address to listen on (default: 127.0.0.1)"
-    )
+    serve.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="address (default: 127.0.0.1)")
     serve.add_argument("--port", type=int, default=8111, metavar="N", help="port (default: 8111; 0: any free port)")
     token = "file with the token that clients must send; created with a random token if missing"
     serve.add_argument("--token-file", type=Path, metavar="FILE", help=token)
@@ -41,7 +39,6 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     cluster = "Ray cluster: 'auto' or HOST:PORT (default: a cluster of this process)"
     serve.add_argument("--address", metavar="ADDRESS", help=cluster)
     serve.add_argument("--no-browser", action="store_true", help="do not open the page")
-    serve.set_defaults(handler=run_serve)
 
 
 def run_serve(options: argparse.Namespace) -> None:

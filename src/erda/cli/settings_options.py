@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from erda.cli.checking import refuse
-from erda.errors import unknown_name
+from erda.errors import SettingsError, join_faults, unknown_name
 
 if TYPE_CHECKING:
     from erda.fields import S
@@ -16,17 +15,12 @@ if TYPE_CHECKING:
     from erda.settings.runs import RunSettings
 
 FLAGS = {  # name in a settings file -> (flag, metavar, help)
-    "dataset": (
-        "--dataset",
-        "NAME",
-        "a name of `erda list datasets`, or a file or folder of your own (default: atlas)",
-    ),
+    "dataset": ("--dataset", "NAME", "a name of `erda list datasets`, or your own file or folder (default: atlas)"),
     "shots": ("--shots", "K", "examples per relation after the first task (default: the dataset's own)"),
     "methods": (
         "--method",
         "NAMES",
-        "names of `erda list methods`, separated by commas; module:Class or file.py:Class for your own "
-        "(default: posterior)",
+        "names of `erda list methods`, module:Class or file.py:Class (default: posterior)",
     ),
     "encoder": ("--encoder", "NAME", "one of `erda list encoders`, a model folder or a hub name (default: minilm)"),
     "order_family": ("--order-family", "NAME", "published task orders and their seeds: erda or sckd (default: erda)"),
@@ -55,48 +49,40 @@ def load_settings(options: argparse.Namespace) -> RunSettings:
     """Validate the options of `add_settings`; report all faults at once."""
     from erda.settings.load import layers_of, settings_from
 
-    faults: list[str] = []
-    layer = _layer(options, faults)
+    layer, faults = _layer(options)
     return settings_from([*layers_of(options.preset, options.config), layer], faults=faults)
 
 
 def read_given(options: argparse.Namespace) -> dict[str, SettingValue]:
     """The layer of `--set` and the flags, not yet validated."""
-    faults: list[str] = []
-    layer = _layer(options, faults)
-    refuse(faults)
+    layer, faults = _layer(options)
+    if faults:
+        raise SettingsError(join_faults(faults))
     return layer
 
 
-def seeds_of(options: argparse.Namespace) -> tuple[int, ...] | None:
-    """The value of `--seeds` for a command without the other flags of a run; `run_settings` validates it."""
-    from erda.fields import value_of_text
-
-    return None if options.seeds is None else value_of_text(tuple[int, ...], options.seeds)
-
-
-def _layer(options: argparse.Namespace, faults: list[str]) -> dict[str, SettingValue]:
-    """The values of `--set`, and those of the flags, which win."""
+def _layer(options: argparse.Namespace) -> tuple[dict[str, SettingValue], list[str]]:
+    """The values of `--set`, and those of the flags, which win; and faults."""
     from erda.settings.load import SettingValue
 
-    layer = _set_values(options.sets, faults)
+    layer, faults = _set_values(options.sets)
     for name, (flag, *_) in FLAGS.items():
         if (value := getattr(options, name, None)) is not None:
             layer[name] = SettingValue(value, flag, is_text=isinstance(value, str))
-    return layer
+    return layer, faults
 
 
-def _set_values(sets: Iterable[str], faults: list[str]) -> dict[str, SettingValue]:
+def _set_values(sets: Iterable[str]) -> tuple[dict[str, SettingValue], list[str]]:
     from erda.settings.load import SettingValue, tidy_name
 
-    values = {}
+    values, faults = dict[str, SettingValue](), list[str]()
     for text in sets:
         name, sign, value = (part.strip() for part in text.partition("="))
         if sign and name:
             values[tidy_name(name)] = SettingValue(value, f"--set {name}", is_text=True)
         else:
             faults.append(f"--set {text}: expected name=value.")
-    return values
+    return values, faults
 
 
 def settings_of(model: type[S], sets: Iterable[str], flags: Mapping[str, Any], *, what: str) -> S:
@@ -104,10 +90,11 @@ def settings_of(model: type[S], sets: Iterable[str], flags: Mapping[str, Any], *
     from erda.fields import flat_kinds
     from erda.settings.load import SettingValue, validated
 
-    faults: list[str] = []
-    values = _set_values(sets, faults) | {name: SettingValue(value, name) for name, value in flags.items()}
+    values, faults = _set_values(sets)
+    values |= {name: SettingValue(value, name) for name, value in flags.items()}
     kinds = flat_kinds(model)
     faults += [f"{values[name].origin}: {unknown_name(what, name, kinds)}" for name in values if name not in kinds]
     settings = validated(model, values, faults)
-    refuse(faults)
+    if faults:
+        raise SettingsError(join_faults(faults))
     return settings

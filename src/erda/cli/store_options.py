@@ -28,13 +28,8 @@ STANDARD_INPUT = "-"
 
 def add_store(parser: argparse.ArgumentParser) -> None:
     """Add the option that selects the extractor."""
-    parser.add_argument(
-        "--store",
-        type=named_path,
-        metavar="DIR",
-        default=default_store(),
-        help=f"folder of the extractor (default: $ERDA_STORE, else {STORE})",
-    )
+    about = f"folder of the extractor (default: $ERDA_STORE, else {STORE})"
+    parser.add_argument("--store", type=named_path, metavar="DIR", default=default_store(), help=about)
 
 
 def command(options: argparse.Namespace, words: str) -> str:
@@ -67,10 +62,13 @@ def add_columns(parser: argparse.ArgumentParser, example: str) -> None:
 def _columns(text: str) -> dict[str, str]:
     pairs = [tuple(part.strip() for part in one.partition("=")) for one in text.split(",")]
     if any(not (name and sign and column) for name, sign, column in pairs):
-        raise argparse.ArgumentTypeError(
-            "expected NAME=COLUMN, separated by commas, for example text=sentence,relation=label."
-        )
+        raise argparse.ArgumentTypeError("expected NAME=COLUMN,NAME=COLUMN, as in text=sentence,relation=label.")
     return {name: column for name, _, column in pairs}
+
+
+def chosen(options: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """The values of some options, for a function whose parameters have the same names."""
+    return {name: getattr(options, name) for name in names}
 
 
 def add_overwrite(parser: argparse.ArgumentParser) -> None:
@@ -170,6 +168,5 @@ def say_what_is_known(options: argparse.Namespace) -> None:
     *some, last = [counted(now.n_examples, "example"), *(counted(n, what) for what, n in more.items() if n)]
     source = f"{', '.join(some)} and {last}" if some else last
     model = f", encoder in the folder {now.encoder}" if Path(now.encoder).is_absolute() else ""
-    print_line(
-        f"{store.folder} knows {counted(now.n_relations, 'relation')} from {source} (version {now.number}{model})."
-    )
+    relations = counted(now.n_relations, "relation")
+    print_line(f"{store.folder} knows {relations} from {source} (version {now.number}{model}).")

@@ -14,6 +14,7 @@ from erda.cli.printing import print_columns, print_line
 from erda.cli.store_options import (
     add_rows,
     add_store,
+    chosen,
     command,
     input_file,
     open_store,
@@ -28,16 +29,13 @@ if TYPE_CHECKING:
     from erda.answers import Taught
     from erda.app.extractor import Extractor
     from erda.app.state import TaughtRelation
-    from erda.data.formats import Reading
+    from erda.data.formats.row_collector import Reading
 
 TEACH = """\
-Mark the first entity of the relation with [[ ]] and the second with {{ }}. To teach more of a known relation, use its
-name. If you teach an example again as another relation, it moves there. With --not, the sentences are counterexamples
-of a known relation; a sentence that you teach the other way moves. In a file, rows with "holds": false are
-counterexamples; in rows of the relation no_relation, no known relation holds. Both are kept, and `erda forget` takes
-them back. Each teaching is a version: `erda versions` lists versions, `erda versions --undo` goes back. A description
-that marks both entities is a pattern, which counts as a sentence of the relation; patterns help most where examples are
-few.
+Mark the first entity of the relation with [[ ]] and the second with {{ }}. An example that is taught again as another
+relation moves there. With --not, the sentences are counterexamples of a known relation. In a file, rows with "holds":
+false are counterexamples; in rows of the relation no_relation, no known relation holds. A description that marks both
+entities is a pattern, which counts as a sentence of the relation. `erda versions --undo` takes a teaching back.
 
 examples:
   erda teach "founded by" "[[Tesla]] was started by {{Martin Eberhard}}." "{{Jobs}} founded [[Apple]] in a garage."
@@ -46,8 +44,7 @@ examples:
   erda teach "founded by" "[[Apple]] hired {{Tim Cook}} as its CEO." --not
 """
 RELATIONS = """\
-The description of a relation stands before its examples; a minus sign marks a counterexample. `erda relations
-no_relation` lists the sentences in which no relation holds.
+A minus sign marks a counterexample. `erda relations no_relation` lists the sentences in which no relation holds.
 
 examples:
   erda relations
@@ -58,10 +55,9 @@ FORGET = """examples:
   erda forget "founded by"
 """
 EDIT = """\
-Give one change; `erda versions --undo` takes it back. --into moves all examples and patterns to another relation, which
-keeps its description, and drops RELATION. Each --description is a line; a line that marks both entities is a pattern,
-and an empty text removes the description. --types replaces the entity types learned from examples: names separated by
-commas for the head and for the tail, or an empty text for the learned ones.
+Give one change. --into moves all examples and patterns to another relation, which keeps its description, and drops
+RELATION. Each --description is a line, and an empty text removes the description. --types replaces the entity types
+learned from examples: names separated by commas for the head and for the tail, or an empty text for the learned ones.
 
 examples:
   erda edit "founded by" --description "the person who started an organisation"
@@ -77,7 +73,7 @@ KNOWN = "a relation of `erda relations`"
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the commands to the parser."""
     about = "Teach an extractor one relation with a few sentences, or many relations with a file."
-    teach = add_command(commands, "teach", about, TEACH, brief="teach relations with a few sentences")
+    teach = add_command(commands, "teach", about, TEACH, run_teach, brief="teach relations with a few sentences")
     teach.add_argument("relation", metavar="RELATION", nargs="?", help="name of the relation, for example 'founded by'")
     teach.add_argument("sentences", metavar="SENTENCE", nargs="*", help="a sentence with its two entities marked")
     teach.add_argument("--not", dest="holds", action="store_false", help="the relation does not hold in the sentences")
@@ -89,23 +85,20 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     teach.add_argument("--encoder", metavar="NAME", help="text encoder (default: the store's, else minilm)")
     teach.add_argument("--relearn", action="store_true", help="first teach all known examples to --method or --encoder")
     add_store(teach)
-    teach.set_defaults(handler=run_teach)
 
     about = "List the relations of an extractor, or the examples of one relation with their numbers."
-    relations = add_command(commands, "relations", about, RELATIONS, brief="list relations and examples")
+    relations = add_command(commands, "relations", about, RELATIONS, run_relations, brief="list relations and examples")
     relations.add_argument("relation", metavar="RELATION", nargs="?", help="list the examples of this relation")
     add_store(relations)
-    relations.set_defaults(handler=run_relations)
 
     about = "Forget a relation or one of its examples, as if it had never been taught."
-    forget = add_command(commands, "forget", about, FORGET, brief="forget a relation or an example")
+    forget = add_command(commands, "forget", about, FORGET, run_forget, brief="forget a relation or an example")
     forget.add_argument("relation", metavar="RELATION", help=KNOWN)
     forget.add_argument("--example", type=int, metavar="N", help="forget only example N of `erda relations RELATION`")
     add_store(forget)
-    forget.set_defaults(handler=run_forget)
 
     about = "Rename or describe a relation, merge it into another, or declare the types of its entities."
-    edit = add_command(commands, "edit", about, EDIT, brief="rename, merge or describe a relation")
+    edit = add_command(commands, "edit", about, EDIT, run_edit, brief="rename, merge or describe a relation")
     edit.add_argument("relation", metavar="RELATION", help=KNOWN)
     change = edit.add_mutually_exclusive_group(required=True)
     change.add_argument("--name", metavar="NEW", help="the new name; the examples and the description stay")
@@ -113,7 +106,6 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     change.add_argument("--description", metavar="TEXT", action="append", help="a new description (may be repeated)")
     change.add_argument("--types", metavar=("HEAD", "TAIL"), nargs=2, help="entity types, for example ORG PERSON")
     add_store(edit)
-    edit.set_defaults(handler=run_edit)
 
 
 def run_teach(options: argparse.Namespace) -> None:
@@ -127,17 +119,13 @@ def run_teach(options: argparse.Namespace) -> None:
         raise SettingsError("--description: describes one relation; name it, and leave --not out.")
     options.kept = f"{options.store} is unchanged; run the same command again."
     reading = None if options.file is None else _read(options)
-    asked = {"method": options.method, "encoder": options.encoder, "relearn": options.relearn}
+    asked = chosen(options, "method", "encoder", "relearn")
     with progress_bar("teaching") as progress:
         extractor = open_store(options, create=options.holds and not nothing_new, progress=progress, **asked)
-        if nothing_new:
-            taught = None
-        elif options.holds:
-            taught = _teach(extractor, options, reading, progress)
-        else:
-            taught = _teach_not(extractor, options, reading)
-    if taught:
-        print_line(str(taught))
+        if options.holds and not nothing_new:
+            print_line(str(_teach(extractor, options, reading, progress)))
+        elif not nothing_new:
+            print_line(str(_teach_not(extractor, options, reading)))
     say_what_is_known(options)
 
 
@@ -197,7 +185,7 @@ def _read(options: argparse.Namespace) -> Reading:
     from erda.data.own_data import read_examples, set_apart
 
     with input_file(options.file) as path:
-        reading = read_examples(path, options.format, options.no_relation, columns=options.columns)
+        reading = read_examples(path, **chosen(options, "format", "no_relation", "columns"))
     named = {str(one.relation) for one in (*reading.examples, *reading.counterexamples) if one.relation is not None}
     if options.relation is None and not named and not any(one.relation is not None for one in reading.unrelated):
         sign = "" if options.holds else "--not "
@@ -246,11 +234,8 @@ def run_relations(options: argparse.Namespace) -> None:
     if content.unrelated:
         listing = command(options, f"relations {NO_RELATION}")
         print_line(f"{counted(len(content.unrelated), 'sentence')} without a relation: {listing}")
-    if content.thresholds:
-        print_line(
-            f"Thresholds for a precision of {content.thresholds.precision:g} were tuned on version "
-            f"{content.thresholds.version}."
-        )
+    if tuned := content.thresholds:
+        print_line(f"Thresholds for a precision of {tuned.precision:g} were tuned on version {tuned.version}.")
     say_what_is_known(options)
 
 

@@ -34,7 +34,7 @@ examples:
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the commands to the parser."""
     about = "List the versions of an extractor, return to one of them, or remove old ones."
-    versions = add_command(commands, "versions", about, VERSIONS, brief="list versions, undo, remove old versions")
+    versions = add_command(commands, "versions", about, VERSIONS, run_versions, brief="list, undo and remove versions")
     act = versions.add_mutually_exclusive_group()
     act.add_argument("--undo", action="store_true", help="return to the version before the current one")
     act.add_argument("--to", type=int, metavar="N", help="return to version N, an earlier or a later one")
@@ -42,15 +42,13 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     purge = "keep only the current version, without its history; forgotten data cannot be restored"
     act.add_argument("--purge", action="store_true", help=purge)
     add_store(versions)
-    versions.set_defaults(handler=run_versions)
 
     about = "Write an extractor as a folder that runs without erda and PyTorch."
-    export = add_command(commands, "export", about, EXPORT, brief="write a folder that runs without erda")
+    export = add_command(commands, "export", about, EXPORT, run_export, brief="write a folder that runs without erda")
     export.add_argument("out", type=Path, metavar="OUT", help="a new folder")
     engine = "onnx (float32) or onnx-int8, made from the weights (extra train); default: the encoder's own file"
     export.add_argument("--engine", metavar="NAME", help=engine)
     add_store(export)
-    export.set_defaults(handler=run_export)
 
 
 def run_versions(options: argparse.Namespace) -> None:
@@ -86,6 +84,5 @@ def _list_versions(options: argparse.Namespace) -> None:
 def run_export(options: argparse.Namespace) -> None:
     """Write the folder."""
     folder = open_store(options).export(options.out, engine=options.engine)
-    print_line(
-        f'{folder} is written. Try it: python {folder / "predict.py"} "[[SpaceX]] was set up by {{{{Elon Musk}}}}."'
-    )
+    example = '"[[SpaceX]] was set up by {{Elon Musk}}."'
+    print_line(f"{folder} is written. Try it: python {folder / 'predict.py'} {example}")

@@ -8,7 +8,6 @@ once: an entity match wins over a neighbour, then the higher score wins.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,10 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from erda.data.formats import example_to_json
+from erda.data.formats.jsonl_examples import example_to_json
 from erda.errors import DataError, require
 from erda.fields import Count, Settings, Similarity, changed_settings
-from erda.files import write_lines
 from erda.text.keys import EntityPair, sentence_key
 from erda.types import Example
 
@@ -205,7 +203,7 @@ class Augmenter:
         """Find Q of every example, without known sentences, by one lookup and one query."""
         found = self.store.find([EntityPair.of(example) for example in examples])
         rows = np.unique(np.concatenate(found))
-        by_row = dict(zip(rows.tolist(), self.index.vectors(rows), strict=True))
+        by_row = dict(zip(rows.tolist(), self.index.shards.vectors(rows), strict=True))
         scored: list[tuple[int, int, float]] = []
         for place, its_rows in enumerate(found):
             scores = [(float(by_row[row] @ vectors[place]), row) for row in its_rows.tolist()]
@@ -222,8 +220,6 @@ class Augmenter:
         dropped: Counter[str],
     ) -> list[_Candidate]:
         """Find K + `SPARE` nearest sentences of each example, by one search and one query."""
-        if not places:
-            return []
         scores, rows = self.index.search(vectors[list(places)], settings.n_neighbours + SPARE)
         scored = [
             (place, int(row), float(score))
@@ -238,11 +234,8 @@ class Augmenter:
     ) -> list[_Candidate]:
         rows = sorted({row for _, row, _ in scored})
         sentences = dict(zip(rows, self.store.sentences(rows), strict=True))
-        kept = [
-            _Candidate(place, rule, score, sentences[row])
-            for place, row, score in scored
-            if sentences[row].key not in taken
-        ]
+        found = [_Candidate(place, rule, score, sentences[row]) for place, row, score in scored]
+        kept = [one for one in found if one.sentence.key not in taken]
         dropped["known sentence"] += len(scored) - len(kept)
         return kept
 
@@ -253,11 +246,9 @@ class Augmenter:
 
         With a single relation, the similarity to that relation.
         """
-        if not candidates:
-            return np.zeros(0)
         relations = sorted({str(example.relation) for example in known})
         rows = {name: [i for i, one in enumerate(known) if one.relation == name] for name in relations}
-        found = self.index.vectors([candidate.sentence.row for candidate in candidates])
+        found = self.index.shards.vectors([candidate.sentence.row for candidate in candidates])
         if agreement == "nearest":
             products = found @ vectors.T
             similarities = np.stack([products[:, rows[name]].max(axis=1) for name in relations], axis=1)
@@ -265,7 +256,7 @@ class Augmenter:
             means = np.stack([vectors[rows[name]].mean(axis=0) for name in relations])
             means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
             similarities = found @ means.T
-        own = np.array([relations.index(str(known[one.place].relation)) for one in candidates])
+        own = np.array([relations.index(str(known[one.place].relation)) for one in candidates], int)
         at = np.arange(len(candidates))
         best = similarities[at, own]
         similarities[at, own] = -np.inf
@@ -282,11 +273,6 @@ def open_augmenter(corpus: Path, model: str | Path | None = None, *, device: str
     store = CorpusStore.open(Path(corpus))
     similarity = load_similarity(model, device=device)
     return Augmenter(store, VectorIndex.open(store, similarity), similarity)
-
-
-def write_extras(found: Augmentation, path: Path) -> None:
-    """Write the extra examples with their provenance as JSONL, atomically."""
-    write_lines(path, (json.dumps(extra.to_json(), ensure_ascii=False) for extra in found.extras))
 
 
 def _select(

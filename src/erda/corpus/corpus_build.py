@@ -9,16 +9,26 @@ same call resumes it. A build writes only to an empty folder or to a folder that
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
-from erda.corpus.corpus_store import check_folder, connect, disk_faults
+from erda.corpus.corpus_store import (
+    CHECKSUM,
+    MANIFEST,
+    Manifest,
+    Plan,
+    SourceRecord,
+    check_folder,
+    connect,
+    disk_faults,
+    read_manifest,
+    write_manifest,
+)
 from erda.corpus.exclude import Excluded
-from erda.corpus.manifest import CHECKSUM, MANIFEST, Manifest, Plan, SourceRecord, read_manifest, write_manifest
-from erda.corpus.sources import BuildSettings, Tally, open_source
+from erda.corpus.sources import BuildSettings, open_source
 from erda.corpus.staging import StagedSource, sort_rows, write_lookup, write_parts
-from erda.errors import DataError, one_line
+from erda.errors import DataError
 from erda.files import (
     LOCK,
     is_unfinished,
@@ -36,12 +46,7 @@ _WORK = "build"
 _SORTING = "sorting.duckdb"
 _WORK_FILE = re.compile(rf"plan\.json|rows-{CHECKSUM}-\d{{6}}\.{CHECKSUM}\.parquet|sorting\.duckdb[.\w]*|spill(/.*)?")
 _CORPUS_FILE = re.compile(r"part-\d{5}\.parquet|keys\.npy|rows\.npy")
-_RETRY = "Run the same command again; if it fails again, delete the folder and start over."
 _BUSY = "another build is running on this folder; wait for it, or use another folder"
-
-
-class EmptyCorpusError(DataError):
-    """The sources contain no valid row."""
 
 
 def build_corpus(
@@ -50,9 +55,8 @@ def build_corpus(
     *,
     exclude: Sequence[Path] = (),
     settings: BuildSettings | None = None,
-    show: Callable[[str], None] = lambda message: None,
 ) -> Manifest:
-    """Build the corpus of `sources` in `folder`; `show` receives progress messages.
+    """Build the corpus of `sources` in `folder`.
 
     The same call resumes an interrupted build, and verifies the files of a finished one. Sentences of the files
     `exclude` are rejected, and so are near-duplicates (`exclude_overlap`).
@@ -60,112 +64,77 @@ def build_corpus(
     check_folder(folder)
     settings = settings or BuildSettings()
     _unfinished_plan(folder)  # before writing anything, even the lock
-    with locked(folder, busy=_BUSY), disk_faults(folder, remedy=_RETRY):
+    with locked(folder, busy=_BUSY), disk_faults(folder):
         before = _unfinished_plan(folder)
         excluded = Excluded.read(exclude, overlap=settings.exclude_overlap)
-        build = _Build(sources, folder, settings, excluded, show)
-        plan = build.plan()
+        plan = _plan(sources, settings, excluded)
         if (folder / MANIFEST).exists():
-            manifest = _verified(folder, plan)
-            show(f"{folder}: complete, nothing to do (all files verified)")
-            return manifest
-        if before and replace(before, sources=plan.sources) != plan:
+            manifest = read_manifest(folder)
+            manifest.verify(folder)
+            if manifest.plan != plan:
+                raise DataError(
+                    f"{folder}: a corpus of {manifest.n_rows:,} rows from other sources or settings is already here; "
+                    "use another folder for --out."
+                )
+        elif before and replace(before, sources=plan.sources) != plan:
             raise DataError(
                 f"{folder}: an unfinished build with other settings; finish it with the same settings, or delete the "
                 "folder."
             )
-        if before != plan:
-            write_json(folder / _WORK / PLAN_FILE, sealed(plan))
-        try:
-            manifest = build.run(plan)
-        except EmptyCorpusError:
-            _remove_work(folder)
-            raise
-        manifest = replace(manifest, excluded_from=tuple(dict.fromkeys(file.name for file in exclude)))
-        write_manifest(folder, manifest)
+        remove_unfinished(folder)
+        if not (folder / MANIFEST).exists():
+            if before != plan:
+                write_json(folder / _WORK / PLAN_FILE, sealed(plan))
+            manifest = _build(sources, folder, plan, settings=settings, excluded=excluded)
+            manifest = replace(manifest, excluded_from=tuple(dict.fromkeys(file.name for file in exclude)))
+            write_manifest(folder, manifest)
         _remove_work(folder)
     return manifest
 
 
-@dataclass(frozen=True, slots=True)
-class _Build:
-    """One build in progress."""
-
-    sources: Sequence[Path]
-    folder: Path
-    settings: BuildSettings
-    excluded: Excluded
-    show: Callable[[str], None]
-
-    def plan(self) -> Plan:
-        """Describe everything that determines the rows."""
-        if not self.sources:
-            raise DataError("no sources given; name at least one file.")
-        for path in self.sources:
-            if not path.is_file():
-                raise DataError(f"{path}: {'a folder; name a file in it' if path.is_dir() else 'no such file'}.")
-        files = tuple(sha256_of(path) for path in self.sources)
-        for path, file in zip(self.sources, files, strict=True):
-            if files.count(file) > 1:
-                raise DataError(f"{path}: given twice, or identical to another source.")
-        settings = self.settings.model_dump(exclude={"exclude_overlap", "workers", "memory"})
-        if self.settings.names:
-            settings["names"] = sha256_of(Path(self.settings.names))
-        return Plan(files, self.excluded.digest, settings)
-
-    def run(self, plan: Plan) -> Manifest:
-        """Read the sources, sort the rows and write the files of the corpus."""
-        work = self.folder / _WORK
-        staged = [
-            self._read(path, StagedSource(file, work)) for path, file in zip(self.sources, plan.sources, strict=True)
-        ]
-        self.show("sorting")
-        for path in work.glob(f"{_SORTING}*"):
-            remove_own(path)
-        with connect(work / _SORTING, memory=self.settings.memory, spill=work / "spill") as connection:
-            n_rows = sort_rows(connection, staged)
-            if not n_rows:
-                raise _empty([source.tally for source in staged])
-            self.show("writing the rows and the lookup of entity pairs")
-            parts, lookup = write_parts(connection, self.folder), write_lookup(connection, self.folder)
-        records = tuple(
-            SourceRecord(str(path.resolve()), source.file, n_rows.get(source.file, 0), **asdict(source.tally))
-            for path, source in zip(self.sources, staged, strict=True)
-        )
-        duplicates = sum(n_rows.values()) - sum(part.n_rows for part in parts)
-        return Manifest(plan, records, duplicates, parts, lookup)
-
-    def _read(self, path: Path, staged: StagedSource) -> StagedSource:
-        from tqdm import tqdm
-
-        source = open_source(path, self.settings)
-        size = path.stat().st_size
-        with tqdm(total=size, desc=one_line(path.name), unit="B", unit_scale=True, disable=None) as bar:
-            staged.read(source, self.excluded, lambda: bar.update(max(0, source.meter.position() - bar.n)))
-        self.show(f"{path.name}: {staged.tally.read:,} read, {staged.n_rows:,} rows")
-        return staged
+def _plan(sources: Sequence[Path], settings: BuildSettings, excluded: Excluded) -> Plan:
+    """Describe everything that determines the rows."""
+    if not sources:
+        raise DataError("no sources given; name at least one file.")
+    for path in sources:
+        if not path.is_file():
+            raise DataError(f"{path}: {'a folder; name a file in it' if path.is_dir() else 'no such file'}.")
+    files = tuple(sha256_of(path) for path in sources)
+    for path, file in zip(sources, files, strict=True):
+        if files.count(file) > 1:
+            raise DataError(f"{path}: given twice, or identical to another source.")
+    values = settings.model_dump(exclude={"exclude_overlap", "workers", "memory"})
+    if settings.names:
+        values["names"] = sha256_of(Path(settings.names))
+    return Plan(files, excluded.digest, values)
 
 
-def _empty(tallies: Sequence[Tally]) -> EmptyCorpusError:
-    counts = [f"{n:,} {reason}" for tally in tallies for reason, n in tally.dropped.items()]
-    places = [place for tally in tallies for shown in tally.places.values() for place in shown]
-    dropped = "; ".join(counts) or "nothing, the sources are empty"
-    first = f"the sources contain no valid sentence with two entities. Dropped: {dropped}."
-    return EmptyCorpusError("\n".join((first, *places)))
-
-
-def _verified(folder: Path, plan: Plan) -> Manifest:
-    """Verify a finished corpus, reject another one, and remove leftovers of its build."""
-    manifest = read_manifest(folder)
-    manifest.verify(folder)
-    if manifest.plan != plan:
-        raise DataError(
-            f"{folder}: a corpus of {manifest.n_rows:,} rows from other sources or settings is already here; use "
-            "another folder for --out."
-        )
-    _remove_work(folder)
-    remove_unfinished(folder)
-    return manifest
+def _build(
+    sources: Sequence[Path], folder: Path, plan: Plan, *, settings: BuildSettings, excluded: Excluded
+) -> Manifest:
+    """Read the sources, sort the rows and write the files of the corpus."""
+    work = folder / _WORK
+    staged = [StagedSource(file, work) for file in plan.sources]
+    for path, one in zip(sources, staged, strict=True):
+        one.read(open_source(path, settings), excluded)
+    for path in work.glob(f"{_SORTING}*"):
+        remove_own(path)
+    with connect(work / _SORTING, memory=settings.memory, spill=work / "spill") as connection:
+        n_rows = sort_rows(connection, staged)
+        if n_rows:
+            parts, lookup = write_parts(connection, folder), write_lookup(connection, folder)
+    if not n_rows:
+        _remove_work(folder)
+        dropped = "; ".join(f"{n:,} {reason}" for one in staged for reason, n in one.tally.dropped.items())
+        places = [place for one in staged for shown in one.tally.places.values() for place in shown]
+        first = f"no valid sentence with two entities. Dropped: {dropped or 'nothing, the sources are empty'}."
+        raise DataError("\n".join((first, *places)))
+    records = tuple(
+        SourceRecord(str(path.resolve()), one.file, n_rows.get(one.file, 0), **asdict(one.tally))
+        for path, one in zip(sources, staged, strict=True)
+    )
+    duplicates = sum(n_rows.values()) - sum(part.n_rows for part in parts)
+    return Manifest(plan, records, duplicates, parts, lookup)
 
 
 # -- ownership: files of the user are never touched --------------------------------------------------------------------
@@ -184,11 +153,9 @@ def _unfinished_plan(folder: Path) -> Plan | None:
     if foreign or not folder.is_dir():
         shown = f" ({foreign[0]}, ...)" if foreign else ""
         raise DataError(f"{folder} is not empty, but not a corpus{shown}; use a new folder for --out.")
-    return (
-        read_sealed(folder / _WORK / PLAN_FILE, Plan, remedy=f"Delete {folder}, or use another folder for --out.")
-        if has_plan
-        else None
-    )
+    if not has_plan:
+        return None
+    return read_sealed(folder / _WORK / PLAN_FILE, Plan, remedy=f"Delete {folder}, or use another folder for --out.")
 
 
 def _is_ours(name: str, *, has_plan: bool) -> bool:

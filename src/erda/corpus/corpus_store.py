@@ -1,5 +1,8 @@
 """Read a corpus: find sentences by entity pair, fetch rows, count.
 
+A corpus is a list of Parquet parts, sorted by entity pair, and a lookup (sorted keys and their rows). `corpus.json`
+describes it, with the checksums of its files. It never changes.
+
 A row is one sentence with one ordered entity pair; rows are numbered 0 to n - 1. Finding pairs is a binary search in
 memory-mapped sorted keys. Fetching is one DuckDB query that reads only the row groups (2,048 rows each) of the
 requested rows. So memory does not grow with the corpus.
@@ -7,22 +10,27 @@ requested rows. So memory does not grow with the corpus.
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from erda.corpus.manifest import Manifest, read_manifest
 from erda.errors import DataError, WriteError
-from erda.files import FULL
+from erda.files import FULL, inside, read_sealed, remove_own, sealed, sha256_of, write_bytes, write_json
 from erda.text.keys import EntityPair, lookup_keys
 from erda.types import Entity, Example, Span
 
+MANIFEST = "corpus.json"
+CHECKSUM = r"[0-9a-f]{16}"
+_REMEDY = "Build the corpus again in a new folder."
 _FULL_TEXT = ("no space left", "file too large", "quota exceeded", "disk full", "out of disk")
+_RETRY = "Finished work is kept; run the same command again."
 NO_ROWS = np.empty(0, np.int64)
 LOOKUP_TYPES = (np.dtype(np.uint64), np.dtype(np.int64))  # of the sorted keys and of their rows
 _FIELDS = (
@@ -169,10 +177,9 @@ class CorpusStore:
 
 
 def _sentence(record: Sequence[Any]) -> CorpusSentence:
-    row, key, text, head_name, head_start, head_end, head_id, tail_name, tail_start, tail_end, tail_id, *rest = record
-    head = Entity(head_name, Span(head_start, head_end), head_id)
-    tail = Entity(tail_name, Span(tail_start, tail_end), tail_id)
-    return CorpusSentence(row, key, Example(tuple(text.split(" ")), head, tail, rest[0], f"corpus:{row}", rest[1]))
+    row, key, text, *pair, relation, source = record
+    head, tail = (Entity(name, Span(start, end), its_id) for name, start, end, its_id in (pair[:4], pair[4:]))
+    return CorpusSentence(row, key, Example(tuple(text.split(" ")), head, tail, relation, f"corpus:{row}", source))
 
 
 # -- DuckDB, for data larger than memory ------------------------------------------------------------------------------
@@ -182,9 +189,7 @@ def connect(file: Path | None = None, *, memory: str = "1GB", spill: Path | None
     """Connect to a DuckDB file, or to a database in memory. Data beyond `memory` spills to the folder `spill`."""
     import duckdb
 
-    settings: dict[str, Any] = {"memory_limit": memory}
-    if spill is not None:
-        settings["temp_directory"] = str(spill)
+    settings = {"memory_limit": memory} | ({"temp_directory": str(spill)} if spill else {})
     connection = duckdb.connect(str(file or ":memory:"), config=settings)
     connection.execute("SET enable_progress_bar = false")
     return connection
@@ -209,7 +214,7 @@ def file_list(paths: Sequence[Path]) -> str:
 
 
 @contextmanager
-def disk_faults(folder: Path, *, remedy: str = "Finished work is kept; run the same command again.") -> Iterator[None]:
+def disk_faults(folder: Path) -> Iterator[None]:
     """Raise a full disk, and any other error of DuckDB or Arrow, as an error with a remedy."""
     import duckdb
 
@@ -218,10 +223,143 @@ def disk_faults(folder: Path, *, remedy: str = "Finished work is kept; run the s
     except (OSError, duckdb.Error) as error:
         message = str(error).splitlines()[0] if str(error) else type(error).__name__
         if getattr(error, "errno", None) in FULL or any(text in str(error).lower() for text in _FULL_TEXT):
-            raise WriteError(
-                f"{folder}: the disk is full ({message}). Finished work is kept: free some space and run the same "
-                "command again."
-            ) from None
+            raise WriteError(f"{folder}: the disk is full ({message}). Free some space. {_RETRY}") from None
         if isinstance(error, duckdb.OutOfMemoryException):
             raise DataError(f"{folder}: out of memory ({message}); allow more with --set memory=SIZE.") from None
-        raise DataError(f"{folder}: {message}. {remedy}") from None
+        raise DataError(f"{folder}: {message}. {_RETRY}") from None
+
+
+# -- the description of a corpus ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file of a corpus: its path relative to the folder, its size and its sha256."""
+
+    path: str
+    size: int
+    sha256: str
+
+    @classmethod
+    def of(cls, folder: Path, path: Path) -> StoredFile:
+        """Describe a file in its current state."""
+        return cls(path.relative_to(folder).as_posix(), path.stat().st_size, sha256_of(path))
+
+    def fault(self, folder: Path) -> str:
+        """Describe the damage of the file; empty if it is intact."""
+        path = inside(folder, self.path)
+        try:
+            if path.stat().st_size == self.size and sha256_of(path) == self.sha256:
+                return ""
+            return f"{path}: its content has changed (sha256)."
+        except (OSError, DataError) as error:
+            return f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})."
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusPart:
+    """A Parquet file of consecutive rows; `content` is a digest of the rows."""
+
+    file: StoredFile
+    n_rows: int
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRecord:
+    """A source: its rows, and the dropped rows by reason, with the first places."""
+
+    path: str
+    sha256: str
+    n_rows: int
+    read: int
+    dropped: dict[str, int]
+    places: dict[str, list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that determines the rows: sources by sha256, digest of the excluded sentences, settings."""
+
+    sources: tuple[str, ...]
+    excluded: str
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The content of `corpus.json`. `excluded_from` are the names of the files of excluded sentences."""
+
+    plan: Plan
+    sources: tuple[SourceRecord, ...]
+    duplicates: int
+    parts: tuple[CorpusPart, ...]
+    lookup: tuple[StoredFile, StoredFile]  # sorted keys, their rows
+    excluded_from: tuple[str, ...] = ()
+    format: Literal[2] = 2
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return sum(part.n_rows for part in self.parts)
+
+    @property
+    def digest(self) -> str:
+        """Digest of all rows and their numbers."""
+        rows = hashlib.sha256("\n".join(part.content for part in self.parts).encode()).hexdigest()
+        return hashlib.sha256(rows.encode()).hexdigest()
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Number of dropped rows by reason, the most common first."""
+        counts = Counter({"duplicate (same sentence, same pair)": self.duplicates} if self.duplicates else {})
+        for source in self.sources:
+            counts.update(source.dropped)
+        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+    def verify(self, folder: Path) -> None:
+        """Raise if a file of the corpus in `folder` is missing or damaged."""
+        files = (*(part.file for part in self.parts), *self.lookup)
+        if faults := [fault for file in files if (fault := file.fault(folder))]:
+            raise DataError("\n".join((*faults, f"The corpus is damaged. {_REMEDY}")))
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read the manifest of a corpus folder; reject a damaged one."""
+    path = folder / MANIFEST
+    if not path.exists():
+        if (folder / "build").is_dir():
+            raise DataError(f"{folder}: its build is not finished; run the same 'erda corpus build' again.")
+        raise DataError(f"{folder}: no corpus here; build one: erda corpus build SOURCE --out {folder}")
+    return read_sealed(path, Manifest, remedy=_REMEDY)
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write `corpus.json` atomically."""
+    value = {"digest": manifest.digest, "n_rows": manifest.n_rows, **asdict(manifest)}
+    write_json(folder / MANIFEST, sealed(value))
+
+
+# -- files with their checksum in their name ---------------------------------------------------------------------------
+
+
+def write_checked(folder: Path, stem: str, ending: str, content: bytes) -> Path:
+    """Write a file atomically, with a checksum in its name: a file that exists and fits its name is complete.
+
+    Damaged files of the same stem are removed.
+    """
+    for damaged in folder.glob(f"{stem}.*{ending}"):
+        remove_own(damaged)
+    path = folder / f"{stem}.{hashlib.sha256(content).hexdigest()[:16]}{ending}"
+    write_bytes(path, content)
+    return path
+
+
+def find_checked(folder: Path, stem: str, ending: str) -> Path | None:
+    """Find the intact file that `write_checked` wrote; None if it is missing or damaged."""
+    return next((path for path in folder.glob(f"{stem}.*{ending}") if is_intact(path)), None)
+
+
+def is_intact(path: Path) -> bool:
+    """Whether a file fits the checksum in its name."""
+    return path.name.split(".")[-2] == sha256_of(path)[:16]

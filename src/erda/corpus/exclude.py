@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,12 @@ from erda.files import decode_json
 from erda.text.keys import sentence_key
 from erda.text.reading import JsonWalk, read_lines
 
-OVERLAP = 0.5
 SAME = "sentence given with --exclude"
 NEAR = "near-duplicate of a sentence given with --exclude"
 RUN = 8
 NO_RUNS = np.zeros(0, np.uint64)
 _END = "\ue000"  # a word appended to each text
+_FIELDS = {"sents": list, "tokens": list, "token": list, "text": str}  # of an item in JSON
 _WORD = re.compile(r"[^\W_]+")
 _POWERS = np.array([pow(0x9E3779B97F4A7C15, power, 1 << 64) for power in range(RUN)], np.uint64)
 
@@ -52,7 +53,7 @@ class Excluded:
         self._runs, self._owners = all_runs[order], np.repeat(np.arange(len(keys)), n_runs)[order]
 
     @classmethod
-    def read(cls, paths: Iterable[Path], *, overlap: float = OVERLAP) -> Excluded:
+    def read(cls, paths: Iterable[Path], *, overlap: float = 0.5) -> Excluded:
         """Exclude the sentences of files; `overlap` 0 accepts near-duplicates."""
         found: dict[int, np.ndarray] = {}
         for path in paths:
@@ -93,9 +94,7 @@ def word_runs(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     The end of a text counts as a word, so an 8-gram across two texts matches no 8-gram of a single text.
     """
     joined = "".join(f"{text.replace(_END, ' ')} {_END} " for text in texts)
-    words = np.frombuffer(b"".join(map(_WORDS.__getitem__, joined.lower().split())), np.uint64)
-    if len(_WORDS) > _MOST_WORDS:
-        _WORDS.clear()
+    words = np.frombuffer(b"".join(map(_hashes, joined.lower().split())), np.uint64)
     return np.convolve(words, _POWERS, "valid") if len(words) >= RUN else NO_RUNS, np.flatnonzero(words == 0)
 
 
@@ -108,17 +107,12 @@ def runs_of_each(texts: Sequence[str]) -> Iterator[np.ndarray]:
         start = end + 1
 
 
-class _Words(dict[str, bytes]):
-    """Cache of the hashes of a token's words (none, one or several), eight bytes each; the end of a text is 0."""
-
-    def __missing__(self, token: str) -> bytes:
-        words = _WORD.findall(unicodedata.normalize("NFC", token))
-        hashes = b"".join(hashlib.blake2b(word.encode(), digest_size=8).digest() for word in words)
-        self[token] = bytes(8) if token == _END else hashes
-        return self[token]
-
-
-_WORDS, _MOST_WORDS = _Words(), 1 << 18
+@lru_cache(maxsize=1 << 18)
+def _hashes(token: str) -> bytes:
+    """Hash a token's words (none, one or several) to eight bytes each; the end of a text is 0."""
+    words = _WORD.findall(unicodedata.normalize("NFC", token))
+    hashes = (hashlib.blake2b(word.encode(), digest_size=8).digest() for word in words)
+    return bytes(8) if token == _END else b"".join(hashes)
 
 
 # -- files of test and validation data ---------------------------------------------------------------------------------
@@ -153,15 +147,9 @@ def _from_json(path: Path) -> Iterator[str]:
 
 
 def _from_value(value: Any, place: str) -> Iterator[str]:
-    if isinstance(value, dict):
-        if isinstance(value.get("sents"), list):
-            yield from (" ".join(map(str, sentence)) for sentence in value["sents"])
-            return
-        for name in ("tokens", "token"):
-            if isinstance(value.get(name), list):
-                yield " ".join(map(str, value[name]))
-                return
-        if isinstance(value.get("text"), str):
-            yield value["text"]
+    for name, kind in _FIELDS.items() if isinstance(value, dict) else ():
+        if isinstance(found := value.get(name), kind):
+            sentences = found if name == "sents" else [found]
+            yield from (one if kind is str else " ".join(map(str, one)) for one in sentences)
             return
     raise DataError(f"{place}: no sentence; expected 'tokens', 'token', 'text' or 'sents'.")

@@ -14,16 +14,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from erda.corpus.similarity_settings import MAX_PIECES
+from erda.corpus.training_pairs import MAX_PIECES
 from erda.encoders import TransformerSettings, check_device
 from erda.encoders.adapter import SETTINGS_FILE, TrainedWeights, fingerprint_of
 from erda.encoders.contract import unit_rows
-from erda.encoders.onnx_build import open_onnx
 from erda.encoders.onnx_encoder import OnnxEncoder
 from erda.encoders.packed import PackedSentences, SentenceBatches, Shown
 from erda.encoders.transformer import TransformerEncoder
-from erda.encoders.weights import SHIPPED, ModelFolder, find_model, origin
-from erda.errors import ModelError, SettingsError, unknown_name
+from erda.encoders.weights import SHIPPED, ModelFolder, find_model, graph_builder, origin
+from erda.errors import SettingsError, unknown_name
 from erda.files import user_path
 from erda.types import Example
 
@@ -55,7 +54,7 @@ class SimilarityModel:
         settings = TransformerSettings(mode="markers", max_pieces=0 if weights else max_pieces)
         if dtype == "int8":
             frozen = settings.model_copy(update={"trained_layers": 0, "engine": "onnx-int8"})
-            self.encoder = open_onnx(folder, frozen, weights=weights, device=device)
+            self.encoder = graph_builder().open_onnx(folder, frozen, weights=weights, device=device)
         else:
             self.encoder = TransformerEncoder(folder, settings, weights=weights)
             self.encoder.requires_grad_(False).to(device=device, dtype=DTYPES[dtype])
@@ -67,8 +66,6 @@ class SimilarityModel:
 
         `blank_names` replaces every entity name by a mask.
         """
-        if batch_size < 1:
-            raise SettingsError(f"batch_size is {batch_size}; expected 1 or more.")
         return unit_rows(self.encoder.embed(examples, blanked=blank_names, batch_size=batch_size))
 
     @torch.no_grad()
@@ -88,13 +85,6 @@ class SimilarityModel:
             (chunk,), place = batches.chunks(Shown.whole(rows[some], blank_names=blank_names), 1)
             vectors[torch.from_numpy(some).to(device)] = normalize(self.encoder(*chunk)[place], dim=-1)
         return vectors
-
-    def save(self, folder: Path | str) -> Path:
-        """Write the trained weights for `load_similarity(folder)`."""
-        if self.weights is None:
-            raise ModelError(f"an untrained similarity model is not saved; load it by its name, '{self.base}'.")
-        self.weights.save(Path(folder))
-        return Path(folder)
 
 
 def load_similarity(

@@ -7,8 +7,8 @@ labelled validation data has the same relation.
 
 from __future__ import annotations
 
+import platform
 import random
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -18,17 +18,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from erda.corpus.training_pairs import NONE, PairRows, PairSet, mine_pairs, read_pair_rows, tagged_rows
+from erda.corpus.training_pairs import (
+    NONE,
+    PairRows,
+    PairSet,
+    TrainCommandSettings,
+    mine_pairs,
+    read_pair_rows,
+    tagged_rows,
+)
 from erda.encoders import check_device
 from erda.encoders.contract import centres_of, save_background
 from erda.encoders.weights import MODELS, SHIPPED, adapter_folder, find_model
-from erda.errors import DataError, ModelError, one_line
+from erda.errors import DataError, ModelError
 from erda.files import data_folder, user_path, write_json
 from erda.types import Example
 
 if TYPE_CHECKING:
     from erda.corpus.similarity import SimilarityModel
-    from erda.corpus.similarity_settings import TrainCommandSettings
     from erda.encoders.adapter import TrainedWeights
 
 MAX_PAIRS = 3_000
@@ -50,8 +57,6 @@ class SimilarityMeasures:
 
 def auc(positive: np.ndarray, negative: np.ndarray) -> float:
     """Probability that a random positive scores above a random negative; ties count half (Mann-Whitney)."""
-    if not len(positive) or not len(negative):
-        raise DataError("AUC needs at least one positive and one negative score.")
     ordered = np.sort(negative)
     below, upto = (np.searchsorted(ordered, positive, side) for side in ("left", "right"))
     return float((below + upto).sum() / 2 / (len(positive) * len(negative)))
@@ -59,8 +64,6 @@ def auc(positive: np.ndarray, negative: np.ndarray) -> float:
 
 def neighbour_agreement(vectors: np.ndarray, relations: Sequence[str], *, block_size: int = 1024) -> float:
     """Share of vectors whose nearest other vector by inner product has the same relation; ties take the first."""
-    if len(vectors) < 2:
-        raise DataError("agreement needs at least two labelled sentences.")
     names = np.asarray(relations)
     n_right = 0
     for start in range(0, len(vectors), block_size):
@@ -89,40 +92,12 @@ def measure_similarity(
         some = pairs.take(kept)
         aucs = (pair_auc(model, rows, some), pair_auc(model, rows, some, blank_names=True))
     agreement = None
-    if validation:
-        unlabelled = [example for example in validation if example.relation is None]
-        if unlabelled:
-            raise DataError(f"{len(unlabelled)} of {len(validation)} validation sentences have no relation.")
-        vectors = model.encode(validation)
-        agreement = neighbour_agreement(vectors, [str(example.relation) for example in validation])
+    if len(validation) > 1:
+        agreement = neighbour_agreement(model.encode(validation), [str(one.relation) for one in validation])
     return SimilarityMeasures(*aucs, agreement, len(kept), len(validation))
 
 
 # -- one training ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingReport:
-    """Summary of a training: measures before and after, sizes, seconds and losses as (step, loss)."""
-
-    before: SimilarityMeasures | None
-    after: SimilarityMeasures | None
-    n_pairs: int
-    n_steps: int
-    seconds: float
-    losses: tuple[tuple[int, float], ...]
-
-    def lines(self) -> list[str]:
-        """Format for the terminal."""
-        found = [f"trained on {self.n_pairs:,} pairs, {self.n_steps:,} steps, {self.seconds:.0f} s"]
-        if self.before is None or self.after is None:
-            return found
-        found.append(f"{'':<44}before   after")
-        for name, text in ABOUT.items():
-            values = [getattr(one, name) for one in (self.before, self.after)]
-            if None not in values:
-                found.append(f"{text:<44}{values[0]:6.3f}  {values[1]:6.3f}")
-        return found
 
 
 ABOUT = {
@@ -140,31 +115,29 @@ def run_training(
     out: Path,
     validation: Path | None = None,
     command: str | None = None,
-) -> TrainingReport:
+) -> list[str]:
     """Train on the pairs of `paths` (see `read_pair_rows`); save the model and `training.json` in `out`.
 
-    `validation` are labelled sentences (default: FewRel's, if they are in the data folder).
+    `validation` are labelled sentences (default: FewRel's, if in the data folder). Returns the lines of a summary.
     """
     from erda.corpus.similarity import SimilarityModel
     from erda.corpus.similarity_training import REPORT_FILE, refuse_foreign, train
+    from erda.data.formats.jsonl_examples import read_jsonl
     from erda.encoders.layers import load_tokenizer
 
     how, machine = settings.training, settings.machine
     check_device(machine.device)
     refuse_foreign(out)
     folder = find_model(encoder)
-    labelled = _labelled(validation) if settings.measure else []
+    default = data_folder() / VALIDATION_FILE
+    labelled = read_jsonl(validation or default).examples if validation or default.is_file() else ()
     tokenizer = load_tokenizer(folder, mode="markers")
     spare = None if settings.limit is None else int(2 * settings.limit / (1 - settings.held_out)) + 1
     rows = read_pair_rows(paths, tokenizer, limit=spare, seed=how.seed)
     among, outside = rows.split(settings.held_out)
     pairs = mine_pairs(rows, outside, seed=how.seed)
-    counts = f"{len(among):,} rows to train on, {len(rows) - len(among):,} held out, {len(labelled):,} labelled"
-    print(one_line(counts), file=sys.stderr)
 
-    def measures(weights: TrainedWeights | None) -> SimilarityMeasures | None:
-        if not settings.measure:
-            return None
+    def measures(weights: TrainedWeights | None) -> SimilarityMeasures:
         model = SimilarityModel(folder, weights, max_pieces=how.max_pieces, device=machine.device)
         return measure_similarity(model, rows, pairs, validation=labelled)
 
@@ -173,7 +146,6 @@ def run_training(
     trained = train(folder, rows, how, out=out, among=among, limit=settings.limit, machine=machine)
     seconds = round(time.perf_counter() - start, 1)
     after = measures(trained.weights)
-    report = TrainingReport(before, after, trained.n_pairs, trained.n_steps, seconds, trained.losses)
     effective = {"temperature": how.effective_temperature, "learning_rate": how.effective_learning_rate}
     row = {
         "command": command,
@@ -183,25 +155,24 @@ def run_training(
         "held_out": settings.held_out,
         "settings": how.model_dump() | effective,
         "machine": machine.model_dump() | {"name": _machine_name(machine.device)},
-        **asdict(report),
+        "before": asdict(before),
+        "after": asdict(after),
+        "n_pairs": trained.n_pairs,
+        "n_steps": trained.n_steps,
+        "seconds": seconds,
+        "losses": trained.losses,
     }
     write_json(out / REPORT_FILE, row)
-    return report
-
-
-def _labelled(path: Path | None) -> list[Example]:
-    from erda.data.formats.jsonl_examples import read_jsonl
-
-    default = data_folder() / VALIDATION_FILE
-    if path is None and not default.is_file():
-        return []
-    return list(read_jsonl(path or default).examples)
+    values = {text: (getattr(before, name), getattr(after, name)) for name, text in ABOUT.items()}
+    return [
+        f"trained on {trained.n_pairs:,} pairs, {trained.n_steps:,} steps, {seconds:.0f} s",
+        f"{'':<44}before   after",
+        *(f"{text:<44}{both[0]:6.3f}  {both[1]:6.3f}" for text, both in values.items() if None not in both),
+    ]
 
 
 def _machine_name(device: str) -> str:
     """Name of the processor or GPU, and the versions of PyTorch and transformers."""
-    import platform
-
     import torch
     import transformers
 

@@ -7,8 +7,7 @@ or step determine everything random, so a resumed training equals an uninterrupt
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -19,14 +18,13 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy, normalize, softplus
 
-from erda.corpus.similarity_settings import Machine, TrainingSettings
-from erda.corpus.training_pairs import PairBatch, PairBatches, PairRows
+from erda.corpus.training_pairs import Machine, PairBatch, PairBatches, PairRows, TrainingSettings
 from erda.encoders import TransformerSettings
 from erda.encoders.adapter import KINDS, SETTINGS_FILE, TrainedSettings, TrainedWeights
-from erda.encoders.packed import Chunk, SentenceBatches, on_device
+from erda.encoders.packed import SentenceBatches, on_device
 from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import ModelFolder, origin
-from erda.errors import DataError, ModelError, SettingsError, one_line
+from erda.errors import DataError, SettingsError
 from erda.fields import Settings
 from erda.files import locked, read_arrays, read_json, remove_own, remove_unfinished, write_arrays, write_json
 
@@ -36,8 +34,6 @@ RUN_FILE = "run.json"
 REPORT_FILE = "training.json"
 NOT_OURS = "Use another folder for --out, or remove it yourself."
 _FILE = "checkpoint.npz"
-_LOSSES = "losses"  # [n, 2]: step, loss
-_STEP = "step"
 _LOWER = "delete the folder and start over with a lower learning_rate."
 
 
@@ -70,7 +66,14 @@ class Learner:
         self.rows, self.settings, self.machine, self.device = rows, settings, machine, device
         like = TransformerSettings(mode="markers", max_pieces=settings.max_pieces)
         encoder = TransformerEncoder(folder, like).requires_grad_(False)
-        self.start = _start(folder, encoder, settings)
+        self.start = TrainedWeights.fresh(
+            encoder.layers,
+            base=origin(folder),
+            max_pieces=settings.max_pieces,
+            rank=settings.rank,
+            scale=settings.scale,
+            seed=settings.seed,
+        )
         self.encoder = encoder.to(device).eval()
         self.dtype = torch.bfloat16 if machine.bf16 else torch.float32
         self.trained = {name: one.float().to(device).requires_grad_() for name, one in self.start.tensors.items()}
@@ -88,8 +91,10 @@ class Learner:
     def backward(self, batch: PairBatch) -> Tensor:
         """Compute the loss of a batch and add its gradient to the trained tensors."""
         chunks, place = self.sentences.chunks(batch.shown, N_CHUNKS)
-        merged = {name: value.to(self.dtype) for name, value in self.weights.merged(self.encoder.layers).items()}
-        loss = self.loss(self._encode(merged, chunks)[place], batch)
+        merged = self.weights.merged(self.encoder.layers)
+        named = {f"layers.{name}": value.to(self.dtype) for name, value in merged.items()}
+        vectors = torch.cat([functional_call(self.encoder, named, chunk) for chunk in chunks])
+        loss = self.loss(vectors[place], batch)
         loss.backward()
         return loss.detach()
 
@@ -124,53 +129,25 @@ class Learner:
             last = {name: one.half() for name, one in last.items()}
         return replace(self.start, tensors=last, pooled_layers=self.settings.pooled_layers)
 
-    def state(self) -> dict[str, Tensor]:
-        """The tensors of a checkpoint."""
-        moments = self.optimiser.state_dict()["state"]
-        return {
-            **{f"trained.{name}": one for name, one in self.trained.items()},
-            **{f"optimiser.{number}.{key}": one for number, kept in moments.items() for key, one in kept.items()},
-        }
+    def state(self) -> dict[str, np.ndarray]:
+        """The arrays of a checkpoint."""
+        state = {f"trained.{name}": one for name, one in self.trained.items()}
+        for number, moments in self.optimiser.state_dict()["state"].items():
+            state |= {f"optimiser.{number}.{key}": one for key, one in moments.items()}
+        return {name: one.detach().cpu().numpy() for name, one in state.items()}
 
     @torch.no_grad()
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Restore the tensors of a checkpoint."""
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Restore the arrays of a checkpoint."""
         for name, one in self.trained.items():
-            one.copy_(state[f"trained.{name}"])
+            one.copy_(torch.from_numpy(state[f"trained.{name}"]))
         moments: dict[int, dict[str, Tensor]] = {}
-        for name, one in state.items():
+        for name, array in state.items():
             if name.startswith("optimiser."):
                 _, number, key = name.split(".")
-                moments.setdefault(int(number), {})[key] = one
+                moments.setdefault(int(number), {})[key] = torch.from_numpy(array)
         groups = self.optimiser.state_dict()["param_groups"]
         self.optimiser.load_state_dict({"state": moments, "param_groups": groups})
-
-    def _encode(self, weights: Mapping[str, Tensor], chunks: Sequence[Chunk]) -> Tensor:
-        named = {f"layers.{name}": value for name, value in weights.items()}
-        return torch.cat([functional_call(self.encoder, named, chunk) for chunk in chunks])
-
-
-def _start(folder: ModelFolder, encoder: TransformerEncoder, settings: TrainingSettings) -> TrainedWeights:
-    """Initial weights: an adapter that changes nothing, or the trained weights in the folder `start`."""
-    fresh = TrainedWeights.fresh(
-        encoder.layers,
-        base=origin(folder),
-        max_pieces=settings.max_pieces,
-        rank=settings.rank,
-        scale=settings.scale,
-        seed=settings.seed,
-    )
-    if not settings.start:
-        return fresh
-    found = TrainedWeights.load(settings.start)
-    found.check_base(folder)
-    if (found.rank, found.scale) != (fresh.rank, fresh.scale):
-        raise ModelError(
-            f"{settings.start}: has rank {found.rank} and scale {found.scale:g}, but rank is {fresh.rank} and "
-            f"scale {fresh.scale:g}; use the same values."
-        )
-    found.check_fit(encoder.layers)
-    return replace(fresh, tensors=found.tensors)
 
 
 # -- the training loop ------------------------------------------------------------------------------------------------
@@ -207,8 +184,6 @@ def train(
     batches = PairBatches(rows, among, settings, limit=limit)
     if batches.n_pairs < 2:
         raise DataError(f"too few pairs of sentences to train on: {batches.n_pairs}.")
-    if settings.objective == "paper" and not batches.has_negatives:
-        raise DataError("objective 'paper' needs hard negatives, but no two entity pairs share an entity.")
     device, checkpoints = torch.device(machine.device), out / CHECKPOINTS
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         learner = Learner(folder, rows, settings, machine, device)
@@ -221,32 +196,34 @@ def train(
         with locked(out, busy="another process trains a model here"):
             for place in (out, checkpoints):
                 remove_unfinished(place)
-            step, losses = 0, list[tuple[int, float]]()
-            if begin_training(checkpoints, run):
-                state = load_checkpoint(checkpoints)
-                step, losses = state.step, state.losses
-                learner.load_state(state.tensors)
-            _learn(learner, batches, start=step, losses=losses, checkpoints=checkpoints, after_step=after_step)
+            note = checkpoints / RUN_FILE
+            if note.is_file() and read_json(note, UnfinishedTraining, remedy=NOT_OURS) != run:
+                raise SettingsError(
+                    f"{checkpoints}: an unfinished training with another encoder, other settings or other pairs. "
+                    "Finish it with the same command as before, or delete this folder."
+                )
+            write_json(note, run)
+            losses = _learn(learner, batches, checkpoints / _FILE, after_step)
             weights = learner.outcome()
             if not all(bool(one.isfinite().all()) for one in weights.tensors.values()):
                 raise DataError(f"training diverged (weights are not finite); {_LOWER}")
             weights.save(out)
-            discard_training(checkpoints)
+            for own in (_FILE, RUN_FILE):  # `run.json`, which proves ownership, goes last
+                remove_own(checkpoints, own.__eq__)
     return TrainingOutcome(weights, tuple(losses), batches.n_steps, batches.n_pairs)
 
 
 def _learn(
-    learner: Learner,
-    batches: PairBatches,
-    *,
-    start: int,
-    losses: list[tuple[int, float]],
-    checkpoints: Path,
-    after_step: Callable[[int], None],
-) -> None:
-    """Run the steps from `start` on; append to `losses`."""
+    learner: Learner, batches: PairBatches, checkpoint: Path, after_step: Callable[[int], None]
+) -> list[tuple[int, float]]:
+    """Run the steps after the checkpoint, if there is one; return all losses."""
     from tqdm import tqdm
 
+    start, losses = 0, list[tuple[int, float]]()
+    if checkpoint.is_file():
+        state = read_arrays(checkpoint, remedy=f"Delete {checkpoint.parent} and start over.")
+        start, losses = int(state["step"]), [(int(at), float(loss)) for at, loss in state["losses"]]
+        learner.load_state(state)
     n_steps, save_steps = batches.n_steps, learner.machine.save_steps
     log_steps = max(1, n_steps // 10)
     since: list[Tensor] = []
@@ -262,16 +239,15 @@ def _learn(
             losses.append((done, loss))
             since.clear()
             steps.set_postfix(loss=f"{loss:.4f}")
-            if not sys.stderr.isatty():
-                print(one_line(f"step {done} of {n_steps}: loss {loss:.4f}"), file=sys.stderr)
         if done % save_steps == 0 and done < n_steps:
-            save_checkpoint(checkpoints, TrainingState(done, losses, learner.state()))
+            progress = {"step": np.array(done), "losses": np.array(losses, np.float64).reshape(-1, 2)}
+            write_arrays(checkpoint, progress | learner.state(), compress=False)
         after_step(done)
+    return losses
 
 
 # -- checkpoints ------------------------------------------------------------------------------------------------------
-# `checkpoints/run.json` describes the unfinished training, `checkpoint.npz` is its latest checkpoint. The archive's
-# checksums detect damage, and a damaged checkpoint restarts the training.
+# `checkpoints/run.json` describes the unfinished training, `checkpoint.npz` is its latest checkpoint.
 
 
 class UnfinishedTraining(Settings):
@@ -282,15 +258,6 @@ class UnfinishedTraining(Settings):
     settings: dict[str, Any]
     pairs: str
     encoder: str = ""  # fingerprint of the pretrained weights
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingState:
-    """A checkpoint: the number of finished steps, losses as (step, loss), and tensors by name."""
-
-    step: int
-    losses: list[tuple[int, float]]
-    tensors: Mapping[str, Tensor]
 
 
 def refuse_foreign(out: Path) -> None:
@@ -307,43 +274,3 @@ def refuse_foreign(out: Path) -> None:
         taken = [name for name in names if (out / name).exists()]
         if taken:
             raise DataError(f"{out}: contains {', '.join(taken)}, but no similarity model of erda. {NOT_OURS}")
-
-
-def begin_training(folder: Path, run: UnfinishedTraining) -> bool:
-    """Write `run.json`, or verify that it describes this training; return whether there is a checkpoint."""
-    refuse_foreign(folder.parent)
-    note = folder / RUN_FILE
-    if note.is_file() and read_json(note, UnfinishedTraining, remedy=NOT_OURS) != run:
-        raise SettingsError(
-            f"{folder}: an unfinished training with another encoder, other settings or other pairs. Finish it with the "
-            "same command as before, or delete this folder."
-        )
-    write_json(note, run)
-    if not (folder / _FILE).is_file():
-        return False
-    try:
-        load_checkpoint(folder)
-    except (DataError, KeyError):
-        print(one_line(f"{folder / _FILE}: damaged; training starts from the beginning."), file=sys.stderr)
-        return False
-    return True
-
-
-def discard_training(folder: Path) -> None:
-    """Remove the checkpoint and then `run.json`, which proves ownership; other files stay."""
-    remove_own(folder, lambda name: name == _FILE)
-    remove_own(folder, lambda name: name == RUN_FILE)
-
-
-def save_checkpoint(folder: Path, state: TrainingState) -> None:
-    """Replace the checkpoint atomically."""
-    arrays = {name: tensor.detach().cpu().numpy() for name, tensor in state.tensors.items()}
-    losses = np.array(state.losses, np.float64).reshape(-1, 2)
-    write_arrays(folder / _FILE, {_STEP: np.array(state.step), _LOSSES: losses, **arrays}, compress=False)
-
-
-def load_checkpoint(folder: Path) -> TrainingState:
-    """Read the checkpoint."""
-    arrays = read_arrays(folder / _FILE)
-    step, losses = int(arrays.pop(_STEP)), [(int(at), float(loss)) for at, loss in arrays.pop(_LOSSES)]
-    return TrainingState(step, losses, {name: torch.from_numpy(array) for name, array in arrays.items()})

@@ -9,17 +9,25 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from erda.corpus.corpus_store import LOOKUP_TYPES, file_list, quoted
+from erda.corpus.corpus_store import (
+    LOOKUP_TYPES,
+    CorpusPart,
+    StoredFile,
+    file_list,
+    find_checked,
+    quoted,
+    write_checked,
+)
 from erda.corpus.exclude import NEAR, Excluded
-from erda.corpus.manifest import CorpusPart, StoredFile, find_checked, write_checked
 from erda.corpus.sources import CorpusRow, Source, Tally
+from erda.errors import one_line
 from erda.files import decode_json, whole_file
 from erda.text.keys import EntityPair, entity_key, lookup_keys, sentence_key
 
@@ -63,28 +71,28 @@ class StagedSource:
         while path := find_checked(folder, self._stem, ".parquet"):
             self._add(path)
 
-    @property
-    def n_rows(self) -> int:
-        """Number of rows in all chunks."""
-        return self._last.n_rows
+    def read(self, source: Source, excluded: Excluded) -> None:
+        """Write the missing chunks of the source."""
+        from tqdm import tqdm
 
-    def read(self, source: Source, excluded: Excluded, tick: Callable[[], object]) -> None:
-        """Write the missing chunks of the source; call `tick` after each batch."""
-        rows, about = list[StagedRow](), ChunkAbout(n_rows=self.n_rows)
-        for batch in () if self._last.is_last else source.batches(self._last.position):
-            if len(rows) >= CHUNK_ROWS:
-                self._write(rows, about)
-                rows, about = [], ChunkAbout(n_rows=self.n_rows)
-            about.position = batch.position
-            about.tally.add(batch.tally)
-            about.redirects.update(batch.redirects)
-            for row, sentence in _admitted(batch.rows, excluded, about.tally):
-                rows.append(StagedRow(self.file, about.n_rows, row, sentence, _lookup(row)))
-                about.n_rows += 1
-            tick()
-        if not self._last.is_last:
-            about.is_last = True
-            self._write(rows, about)
+        if self._last.is_last:
+            return
+        rows, about = list[StagedRow](), ChunkAbout(n_rows=self._last.n_rows)
+        size, name = source.path.stat().st_size, one_line(source.path.name)
+        with tqdm(total=size, desc=name, unit="B", unit_scale=True, disable=None) as bar:
+            for batch in source.batches(self._last.position):
+                if len(rows) >= CHUNK_ROWS:
+                    self._write(rows, about)
+                    rows, about = [], ChunkAbout(n_rows=about.n_rows)
+                about.position = batch.position
+                about.tally.add(batch.tally)
+                about.redirects.update(batch.redirects)
+                for row, sentence in _admitted(batch.rows, excluded, about.tally):
+                    rows.append(StagedRow(self.file, about.n_rows, row, sentence, _lookup(row)))
+                    about.n_rows += 1
+                bar.update(max(0, source.meter.position() - bar.n))
+        about.is_last = True
+        self._write(rows, about)
 
     @property
     def _stem(self) -> str:
@@ -185,20 +193,15 @@ def _resolve_redirects(connection: Any, sources: Sequence[StagedSource]) -> None
         SELECT one.origin AS id, coalesce(two.target, one.target) AS target
         FROM single AS one LEFT JOIN single AS two ON two.origin = one.target;
         CREATE TABLE moved AS
-        SELECT staged.*, coalesce(head.target, head_id) AS new_head, coalesce(tail.target, tail_id) AS new_tail,
-            row_number() OVER () - 1 AS place
+        SELECT staged.*, coalesce(head.target, head_id) AS new_head, coalesce(tail.target, tail_id) AS new_tail
         FROM staged LEFT JOIN targets AS head ON head.id = head_id LEFT JOIN targets AS tail ON tail.id = tail_id
         WHERE head.target IS NOT NULL OR tail.target IS NOT NULL;
         CREATE TABLE resolved AS SELECT * FROM staged LIMIT 0;
     """)
     tallies = {source.file: source.tally for source in sources}
-    fields = ", ".join(CorpusRow._fields)
-    (n_moved,) = connection.execute("SELECT count(*) FROM moved").fetchall()[0]
-    for start in range(0, n_moved, CHUNK_ROWS):
-        page = connection.execute(
-            f"SELECT file, ordinal, sentence, lookup, new_head, new_tail, {fields} FROM moved "
-            f"WHERE place >= {start} AND place < {start + CHUNK_ROWS}"
-        ).fetchall()
+    fields = ", ".join(("file, ordinal, sentence, lookup, new_head, new_tail", *CorpusRow._fields))
+    moved = connection.cursor().execute(f"SELECT {fields} FROM moved")
+    while page := moved.fetchmany(CHUNK_ROWS):
         kept: list[StagedRow] = []
         for file, ordinal, sentence, lookup, head_id, tail_id, *values in page:
             row = CorpusRow(*values)._replace(head_id=head_id, tail_id=tail_id)

@@ -11,25 +11,28 @@ import json
 import sys
 from base64 import b85encode
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 
 from erda.corpus.exclude import Excluded
-from erda.corpus.similarity_settings import TrainingSettings
 from erda.data.formats.jsonl_examples import example_from_line
-from erda.encoders.packed import AS_IT_IS, MASKED, N_PARTS, SOMETHING, WHOLE, PackedSentences, Packer, Shown
+from erda.encoders import PooledLayers
+from erda.encoders.packed import AS_IT_IS, MASKED, SOMETHING, WHOLE, PackedSentences, Packer, Shown
 from erda.encoders.tokens import MarkedTokenizer
 from erda.errors import DataError, one_line
+from erda.fields import Count, Fraction, Settings, Share, Weight
 from erda.files import decode_json, read_arrays, sha256_of, write_arrays
 from erda.text.keys import entity_key, sentence_key
 from erda.text.reading import Faults, read_lines
-from erda.types import Entity, Example
+from erda.types import Example
 
 CODE_BYTES = 5
 BATCH = 10_000  # sentences in memory at a time
@@ -38,6 +41,55 @@ PACKED = ".npz"
 AROUND = 3  # maximum number of pieces that a cropped sentence keeps before and after its entities
 EPOCH, STEP = 1, 2  # salts, so that the seeds of an epoch and of a step differ
 AGAIN = "Write it again with `erda corpus pairs`."
+MAX_PIECES = 128
+TEMPERATURES = {"infonce": 0.07, "paper": 1.0}
+LEARNING_RATES = {"adapter": 2e-3, "full": 2e-4}
+
+
+class TrainingSettings(Settings):
+    """Training settings. A temperature or learning rate of 0 means the default of the objective or of the weights."""
+
+    objective: Literal["infonce", "paper"] = "infonce"  # only "paper" uses hard negatives
+    temperature: Annotated[float, Field(ge=0, le=100)] = 0.0
+    blank_names: Fraction = 0.7  # probability that an entity name is masked, independently for each name
+    crop: Fraction = 0.0  # probability that a sentence is cropped to the words between its entities, both names masked
+    rank: Annotated[int, Field(ge=0, le=1024)] = 32  # of the low-rank adapter; 0 trains all weights
+    scale: float = 1.0
+    learning_rate: Fraction = 0.0
+    warmup: Fraction = 0.06  # share of the steps
+    weight_decay: Weight = 0.01
+    batch_size: Annotated[int, Field(ge=2, le=1_000_000)] = 256  # pairs, on each device
+    n_epochs: Annotated[int, Field(ge=1, le=1000)] = 1
+    max_pieces: Count = MAX_PIECES
+    pooled_layers: PooledLayers = 1  # of the trained model; training reads the last layer
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+
+    @property
+    def effective_temperature(self) -> float:
+        """The temperature, or the default of the objective."""
+        return self.temperature or TEMPERATURES[self.objective]
+
+    @property
+    def effective_learning_rate(self) -> float:
+        """The learning rate, or the default of an adapter or of all weights."""
+        return self.learning_rate or LEARNING_RATES["adapter" if self.rank else "full"]
+
+
+class Machine(Settings):
+    """Hardware settings. They do not change the result, apart from rounding."""
+
+    device: str = "cpu"  # cpu or cuda
+    bf16: bool = False
+    save_steps: Count = 500
+
+
+class TrainCommandSettings(Settings):
+    """All settings of `erda corpus train`."""
+
+    training: TrainingSettings = TrainingSettings()
+    machine: Machine = Machine()
+    limit: Count | None = None  # pairs per epoch
+    held_out: Share = 0.04  # share of the entity pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +150,9 @@ class PairRows:
         try:
             made_of = decode_json(str(arrays["made_of"]), Provenance, place=str(path), remedy=AGAIN)
             sentences = PackedSentences(*(arrays[name] for name in ("pieces", "lengths", "head_first", "vocabulary")))
-            rows = cls(sentences, arrays["head"], arrays["tail"], arrays["place"], made_of)
+            return cls(sentences, arrays["head"], arrays["tail"], arrays["place"], made_of)
         except KeyError as lacking:
             raise DataError(f"{path}: has no array {lacking}; not a file of `erda corpus pairs`.") from None
-        pieces, lengths = sentences.pieces, sentences.lengths
-        n_rows = {len(one) for one in (lengths, sentences.head_first, rows.head, rows.tail, rows.place)}
-        fits = len(n_rows) == 1 and lengths.shape[1:] == (N_PARTS,) and lengths.sum(dtype=np.int64) == len(pieces)
-        if not fits or (len(pieces) and pieces.max() >= len(sentences.vocabulary)):
-            raise DataError(f"{path}: its arrays are inconsistent. {AGAIN}")
-        return rows
 
     def _arrays(self) -> dict[str, np.ndarray]:
         columns = {name: getattr(self.sentences, name) for name in ("pieces", "lengths", "head_first", "vocabulary")}
@@ -168,9 +214,11 @@ def _negatives(rows: PairRows, among: np.ndarray, anchors: np.ndarray, rng: np.r
     return np.where(first == NONE, other, first)
 
 
-def entity_code(entity: Entity) -> str:
+@lru_cache(maxsize=1 << 20)
+def entity_code(name: str, entity_id: str | None) -> str:
     """Short code of an entity's id, or of its name if it has no id."""
-    return _code(entity_key(entity.name, entity.id))
+    key = entity_key(name, entity_id).encode("utf-8", "replace")
+    return sys.intern("~" + b85encode(blake2b(key, digest_size=CODE_BYTES).digest()).decode("ascii"))
 
 
 def pair_place(head: str, tail: str) -> int:
@@ -200,16 +248,7 @@ class PairBatches:
         self._epoch, self._pairs = 0, self._drawn(0)
         self.n_pairs = len(self._pairs)
         self.n_batches = max(1, self.n_pairs // settings.batch_size)  # an incomplete last batch is dropped
-
-    @property
-    def n_steps(self) -> int:
-        """Number of batches of all epochs."""
-        return self.n_batches * self.settings.n_epochs
-
-    @property
-    def has_negatives(self) -> bool:
-        """Whether any pair of the epoch has a hard negative."""
-        return bool((self._pairs.negative != NONE).any())
+        self.n_steps = self.n_batches * settings.n_epochs
 
     def __getitem__(self, step: int) -> PairBatch:
         settings = self.settings
@@ -251,16 +290,14 @@ def read_pair_rows(
     `excluded` rejects are skipped.
     """
     packed = [path for path in paths if path.suffix == PACKED]
-    if packed and len(paths) > 1:
-        raise DataError(f"{packed[0]}: cannot be combined with other sources; pack all with `erda corpus pairs`.")
-    if packed and excluded is not None:
-        raise DataError(f"{packed[0]}: --exclude has no effect on a packed file; pack its sources again.")
+    if packed and (len(paths) > 1 or excluded is not None):
+        raise DataError(f"{packed[0]}: cannot be combined with other sources or --exclude; pack all sources again.")
     if packed:
         return PairRows.load(packed[0])
     sentences = chain.from_iterable(
         _corpus_rows(path, seed=seed, limit=limit) if path.is_dir() else tagged_rows(path) for path in paths
     )
-    packer, entities, left_out = Packer(tokenizer), _Entities(), Counter[str]()
+    packer, codes, left_out = Packer(tokenizer), list[tuple[str, str]](), Counter[str]()
     while batch := list(islice(sentences, BATCH)):
         if excluded is not None:
             texts = [" ".join(example.tokens) for example in batch]
@@ -268,35 +305,16 @@ def read_pair_rows(
             left_out.update(rejected[text] for text in texts if text in rejected)
             batch = [example for example, text in zip(batch, texts, strict=True) if text not in rejected]
         packer.add(batch)
-        entities.add(batch)
+        pairs = ((example.head, example.tail) for example in batch)
+        codes += [(entity_code(head.name, head.id), entity_code(tail.name, tail.id)) for head, tail in pairs]
     made_of = Provenance(
         {path.name: _source_digest(path) for path in paths}, excluded.digest if excluded else "", dict(left_out)
     )
-    return PairRows(packer.packed(), *entities.columns(), made_of)
-
-
-class _Entities:
-    """Entity numbers and pair hashes, in the order of the rows."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-        self._places: dict[tuple[str, str], int] = {}
-        self._rows: list[tuple[int, int, int]] = []
-
-    def add(self, examples: Iterable[Example]) -> None:
-        """Append examples."""
-        numbers, places = self._numbers, self._places
-        for example in examples:
-            codes = (entity_code(example.head), entity_code(example.tail))
-            if codes not in places:
-                places[codes] = pair_place(*codes)
-            head, tail = (numbers.setdefault(code, len(numbers)) for code in codes)
-            self._rows.append((head, tail, places[codes]))
-
-    def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Heads, tails and pair hashes of all rows, [n] each."""
-        head, tail, place = np.array(self._rows, np.int64).reshape(-1, 3).T
-        return head.astype(np.int32), tail.astype(np.int32), place.astype(np.uint32)
+    numbers = {code: number for number, code in enumerate(dict.fromkeys(chain.from_iterable(codes)))}
+    places = {pair: pair_place(*pair) for pair in {*codes}}
+    head, tail = (np.array([numbers[pair[role]] for pair in codes], np.int32) for role in (0, 1))
+    place = np.array([places[pair] for pair in codes], np.uint32)
+    return PairRows(packer.packed(), head, tail, place, made_of)
 
 
 def tagged_rows(path: Path) -> Iterator[Example]:
@@ -328,12 +346,6 @@ def _corpus_rows(folder: Path, *, seed: int, limit: int | None) -> Iterator[Exam
 
 
 def _source_digest(path: Path) -> str:
-    from erda.corpus.manifest import read_manifest
+    from erda.corpus.corpus_store import read_manifest
 
     return read_manifest(path).digest if path.is_dir() else sha256_of(path)
-
-
-@lru_cache(maxsize=1 << 20)
-def _code(key: str) -> str:
-    digest = blake2b(key.encode("utf-8", "replace"), digest_size=CODE_BYTES).digest()
-    return sys.intern("~" + b85encode(digest).decode("ascii"))

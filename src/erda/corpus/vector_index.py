@@ -13,25 +13,21 @@ corpus, factory string, search parameters and recall. Row i of the index is row 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from erda.corpus.corpus_store import disk_faults
-from erda.corpus.manifest import StoredFile
-from erda.corpus.vector_shards import BUSY, FOLDER, Embedder, VectorShards, embed_corpus, vectors_folder
+from erda.corpus.corpus_store import CorpusStore, StoredFile, disk_faults
+from erda.corpus.vector_shards import BUSY, Embedder, VectorShards, embed_corpus, vectors_folder
 from erda.errors import DataError, ModelError
 from erda.files import locked, read_sealed, sealed, whole_file, write_json
 
 if TYPE_CHECKING:
-    from erda.corpus.corpus_store import CorpusStore
     from erda.corpus.similarity import SimilarityModel
 
-FORMAT = 2
 _ABOUT = "index.json"
 _FILE = "index.faiss"
 EXACT_ROWS = 200_000
@@ -65,15 +61,7 @@ class IndexAbout:
     factory: str
     search: SearchEffort
     file: StoredFile
-    format: int = FORMAT
-
-    @classmethod
-    def read(cls, folder: Path) -> IndexAbout:
-        """Read the description from a folder of vectors."""
-        about = read_sealed(folder / _ABOUT, cls, remedy="Run 'erda corpus index' again.")
-        if about.format != FORMAT or about.file.path != _FILE:
-            raise DataError(f"{folder / _ABOUT}: written by another version of erda; run 'erda corpus index' again.")
-        return about
+    format: Literal[2] = 2
 
 
 class Neighbours(NamedTuple):
@@ -83,47 +71,46 @@ class Neighbours(NamedTuple):
     rows: np.ndarray
 
 
+@dataclass(frozen=True, slots=True)
 class VectorIndex:
     """Search and stored vectors of one corpus version and one model."""
 
-    def __init__(self, about: IndexAbout, index: Any, shards: VectorShards) -> None:
-        self.about = about
-        self.shards = shards
-        self._index = index
+    about: IndexAbout
+    index: Any
+    shards: VectorShards
 
     @classmethod
     def open(cls, store: CorpusStore, model: SimilarityModel) -> VectorIndex:
         """Open the index of a corpus for a model, memory-mapped where possible; its files are verified."""
+        import faiss
+
         folder = vectors_folder(store, model.fingerprint)
         if not (folder / _ABOUT).exists():
-            raise _missing(store, folder, model)
-        about = IndexAbout.read(folder)
+            raise DataError(
+                f"{folder}: no finished index of this corpus and similarity model ({model.base}); "
+                f"run: erda corpus index {store.folder}, with the same --model."
+            )
+        about = read_sealed(folder / _ABOUT, IndexAbout, remedy="Run 'erda corpus index' again.")
         if (about.fingerprint, about.digest) != (model.fingerprint, store.digest):
             raise ModelError(f"{folder}: the index of another model or corpus; delete this folder.")
         if fault := about.file.fault(folder):
             raise DataError(f"{fault} To repair it, run: erda corpus index {store.folder}")
-        return cls(about, _read_faiss(folder / _FILE, about), VectorShards(folder, about.n_rows))
-
-    def __len__(self) -> int:
-        return self.about.n_rows
+        # FAISS maps inverted lists and flat codes, and reads the rest.
+        mapped = faiss.IO_FLAG_MMAP_IFC if about.factory == "Flat" else faiss.IO_FLAG_MMAP
+        index = faiss.read_index(str(folder / _FILE), mapped)
+        if about.search.effort:
+            faiss.extract_index_ivf(index).nprobe = about.search.effort
+        return cls(about, index, VectorShards(folder, about.n_rows))
 
     def search(self, vectors: np.ndarray, k: int) -> Neighbours:
         """Find the `k` nearest rows of each vector [n, dim]."""
         vectors = np.ascontiguousarray(vectors, np.float32)
-        if vectors.ndim != 2 or vectors.shape[1] != self.about.dim:
-            raise ModelError(f"vectors of shape {vectors.shape} do not fit an index of {self.about.dim} dimensions.")
-        if not len(vectors):
-            return Neighbours(np.empty((0, k), np.float32), np.empty((0, k), np.int64))
         if self.about.factory == "Flat":
-            return Neighbours(*self._index.search(vectors, min(k, len(self))))
-        _, rows = self._index.search(vectors, min(k + self.about.search.spare, len(self)))
+            return Neighbours(*self.index.search(vectors, min(k, self.about.n_rows)))
+        _, rows = self.index.search(vectors, min(k + self.about.search.spare, self.about.n_rows))
         scores = rescore(self.shards, vectors, rows)
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         return Neighbours(np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1))
-
-    def vectors(self, rows: Sequence[int] | np.ndarray) -> np.ndarray:
-        """Read the vectors of rows (half precision), not their quantised codes."""
-        return self.shards.vectors(rows)
 
 
 def build_index(
@@ -132,18 +119,19 @@ def build_index(
     *,
     embedder: Embedder | None = None,
     batch_size: int = 64,
-    show: Callable[[str], None] = lambda message: None,
 ) -> VectorIndex:
     """Embed rows without a vector, then make the index; `choose_factory` picks its kind by the number of rows."""
+    import faiss
+
     shards = embed_corpus(store, model, batch_size=batch_size, embedder=embedder)
     folder = shards.folder
     with locked(folder, busy=BUSY), disk_faults(folder):
         factory = choose_factory(len(shards), shards.dim)
-        if _is_complete(folder, store, factory):
-            show(f"{folder.name}: the index is complete ({factory}, {len(shards):,} rows)")
-        else:
-            show(f"building {factory} of {len(shards):,} rows")
-            index, search = index_shards(shards, factory, show=show)
+        if not _is_complete(folder, store, factory):
+            index, search = index_shards(shards, factory)
+            with whole_file(folder / _FILE) as temporary, temporary.open("wb") as file:
+                writer = faiss.PyCallbackIOWriter(file.write)  # type: ignore[attr-defined]  # FAISS's stubs lack it
+                faiss.write_index(index, writer)  # without it, FAISS prints write errors to the terminal
             about = IndexAbout(
                 fingerprint=model.fingerprint,
                 model=model.base,
@@ -152,7 +140,7 @@ def build_index(
                 n_rows=len(shards),
                 factory=factory,
                 search=search,
-                file=_write_faiss(index, folder),
+                file=StoredFile.of(folder, folder / _FILE),
             )
             write_json(folder / _ABOUT, sealed(about))
     return VectorIndex.open(store, model)
@@ -160,54 +148,27 @@ def build_index(
 
 def _is_complete(folder: Path, store: CorpusStore, factory: str) -> bool:
     with suppress(DataError):  # missing or damaged
-        about = IndexAbout.read(folder)
+        about = read_sealed(folder / _ABOUT, IndexAbout)
         return (about.digest, about.factory) == (store.digest, factory) and not about.file.fault(folder)
     return False
 
 
-def index_shards(
-    shards: VectorShards, factory: str, *, show: Callable[[str], None] = lambda message: None
-) -> tuple[Any, SearchEffort]:
-    """Build a FAISS index of all vectors and tune its search."""
+def index_shards(shards: VectorShards, factory: str) -> tuple[Any, SearchEffort]:
+    """Train a FAISS index on a random sample, add all vectors and tune its search."""
+    import faiss
     from tqdm import tqdm
 
-    index = empty_index(factory, shards)
-    for _, vectors in tqdm(shards, desc="indexing", unit="shard", total=len(shards.paths), disable=None):
+    index = faiss.index_factory(shards.dim, factory, faiss.METRIC_INNER_PRODUCT)
+    if not index.is_trained:
+        lists = faiss.extract_index_ivf(index)
+        lists.cp.niter = N_ITERATIONS
+        lists.cp.max_points_per_centroid = POINTS_PER_LIST
+        lists.cp.min_points_per_centroid = 1
+        n = min(len(shards), max(lists.nlist * POINTS_PER_LIST, 16_384))
+        index.train(shards.vectors(np.sort(np.random.default_rng(0).choice(len(shards), n, replace=False))))
+    for _, vectors in tqdm(shards, desc=f"indexing ({factory})", unit="shard", total=len(shards.paths), disable=None):
         index.add(vectors)
-    search = SearchEffort() if factory == "Flat" else tune(index, shards)
-    if search.recall < TARGET_RECALL:
-        show(f"warning: recall@1 of {factory} is only {search.recall:.1%}")
-    return index, search
-
-
-def _write_faiss(index: Any, folder: Path) -> StoredFile:
-    """Write an index through a Python file, because FAISS prints write errors to the terminal."""
-    import faiss
-
-    path = folder / _FILE
-    with whole_file(path) as temporary, temporary.open("wb") as file:
-        faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))  # type: ignore[attr-defined]  # FAISS's stubs lack it
-    return StoredFile.of(folder, path)
-
-
-def _read_faiss(path: Path, about: IndexAbout) -> Any:
-    """Open an index memory-mapped: FAISS maps inverted lists and flat codes, and reads the rest."""
-    import faiss
-
-    index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC if about.factory == "Flat" else faiss.IO_FLAG_MMAP)
-    set_effort(index, about.search.effort)
-    return index
-
-
-def _missing(store: CorpusStore, folder: Path, model: SimilarityModel) -> DataError | ModelError:
-    again = f"run: erda corpus index {store.folder}"
-    others = ", ".join(sorted(path.parent.name for path in (store.folder / FOLDER).glob(f"*/{_ABOUT}")))
-    if others:
-        return ModelError(
-            f"{store.folder}: no index of this similarity model and corpus ({model.base}, {folder.name}), only of "
-            f"others ({others}). Use their --model, or {again} --model ..."
-        )
-    return DataError(f"{store.folder}: {'unfinished' if folder.exists() else 'has no index'}; {again}")
+    return index, SearchEffort() if factory == "Flat" else tune(index, shards)
 
 
 # -- FAISS -------------------------------------------------------------------------------------------------------------
@@ -226,40 +187,20 @@ def choose_factory(n_rows: int, dim: int) -> str:
     return f"IVF{n_lists},{codes}"
 
 
-def empty_index(factory: str, shards: VectorShards) -> Any:
-    """Make an empty index and train it on a random sample of the vectors."""
-    import faiss
-
-    index = faiss.index_factory(shards.dim, factory, faiss.METRIC_INNER_PRODUCT)
-    if index.is_trained:
-        return index
-    lists = faiss.extract_index_ivf(index)
-    lists.cp.niter = N_ITERATIONS
-    lists.cp.max_points_per_centroid = POINTS_PER_LIST
-    lists.cp.min_points_per_centroid = 1
-    index.train(_sample(shards, max(lists.nlist * POINTS_PER_LIST, 16_384)))
-    return index
-
-
-def set_effort(index: Any, effort: int) -> None:
-    """Set the number of lists that a search visits; 0 leaves an exact index alone."""
-    import faiss
-
-    if effort:
-        faiss.ParameterSpace().set_index_parameter(index, "nprobe", effort)
-
-
 def tune(index: Any, shards: VectorShards) -> SearchEffort:
     """Set the least effort of an IVF index that reaches `TARGET_RECALL` on a sample of rows, or the best effort.
 
     Effort is chosen first, with the maximum number of spare rows, then the number of spare rows.
     """
+    import faiss
+
     asked = np.unique(np.linspace(0, len(shards) - 1, min(_QUERIES, len(shards))).astype(np.int64))
     queries = shards.vectors(asked)
     best = best_scores(shards, queries, but=asked)
     tried: list[SearchEffort] = []
+    lists = faiss.extract_index_ivf(index)
     for effort in _EFFORTS:
-        set_effort(index, effort)
+        lists.nprobe = effort
         _, rows = index.search(queries, min(2 + _SPARES[-1], len(shards)))
         scores = rescore(shards, queries, rows)
         scores[rows == asked[:, None]] = -np.inf
@@ -271,7 +212,7 @@ def tune(index: Any, shards: VectorShards) -> SearchEffort:
             break
     most = max(one.recall for one in tried)
     chosen = next(one for one in tried if one.recall >= min(TARGET_RECALL, most - 0.002))
-    set_effort(index, chosen.effort)
+    lists.nprobe = chosen.effort
     return chosen
 
 
@@ -293,9 +234,3 @@ def rescore(shards: VectorShards, queries: np.ndarray, rows: np.ndarray) -> np.n
     scores: np.ndarray = np.einsum("nd,nkd->nk", queries, vectors)
     scores[rows < 0] = -np.inf
     return scores
-
-
-def _sample(shards: VectorShards, n: int) -> np.ndarray:
-    if len(shards) <= n:
-        return shards.vectors(np.arange(len(shards)))
-    return shards.vectors(np.sort(np.random.default_rng(0).choice(len(shards), n, replace=False)))

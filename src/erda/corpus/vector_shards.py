@@ -1,28 +1,35 @@
-"""The vectors of all rows of a corpus, in shards on disk, read by row number.
+"""The vectors of all rows of a corpus, in shards on disk, read by row number; and their computation, here or on Ray.
 
 `DIR/vectors/<model>-<corpus>/` belongs to one similarity model and one corpus, named by the first digits of their
 fingerprints. It holds `shard-<first row>.<checksum>.npy` (float16, [n_rows, dim]). A shard that exists is finished: an
 interrupted run resumes with the missing shards, and a damaged shard is computed again.
+
+On a Ray cluster, the corpus folder must be on shared storage with the same path on every node (NFS, a mounted bucket),
+and `erda` must be installed on every node. Workers run the code of the local engine, so results are equal.
 """
 
 from __future__ import annotations
 
 import io
+import logging
+import re
+import socket
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from erda.corpus.corpus_store import disk_faults
-from erda.corpus.manifest import find_checked, is_intact, write_checked
-from erda.errors import DataError, ModelError, memory_faults_explained
+from erda.cluster import connected, require_ray
+from erda.corpus.corpus_store import CorpusStore, disk_faults, find_checked, is_intact, write_checked
+from erda.encoders import device_kind
+from erda.errors import DataError, ErdaError, ModelError, memory_faults_explained
 from erda.fields import Count, Settings
-from erda.files import UNREADABLE, locked, remove_unfinished
+from erda.files import UNREADABLE, locked, remove_unfinished, user_path
 
 if TYPE_CHECKING:
-    from erda.corpus.corpus_store import CorpusStore
     from erda.corpus.similarity import SimilarityModel
 
 FOLDER = "vectors"
@@ -94,8 +101,6 @@ class VectorShards:
     def vectors(self, rows: Sequence[int] | np.ndarray) -> np.ndarray:
         """Read the vectors of rows: [n_rows, dim] float32, in the order of `rows`."""
         wanted = np.asarray(rows, np.int64)
-        if len(wanted) and (wanted.min() < 0 or wanted.max() >= len(self)):
-            raise DataError(f"{self.folder}: row {int(wanted.max())} requested; rows are 0 to {len(self) - 1}.")
         vectors = np.empty((len(wanted), self.dim), np.float32)
         numbers = np.searchsorted(self._starts, wanted, "right") - 1
         for number in np.unique(numbers):
@@ -119,8 +124,8 @@ class VectorShards:
 
 # -- embedding -------------------------------------------------------------------------------------------------------
 
-Embedder = Callable[[Path, Sequence[ShardPlan]], Iterator[ShardPlan]]
-"""Computes shards in a folder of vectors and yields each when its file is complete."""
+Embedder = Callable[[Sequence[ShardPlan]], Iterator[ShardPlan]]
+"""Computes shards and yields each when its file is complete."""
 
 
 def embed_corpus(
@@ -141,8 +146,8 @@ def embed_corpus(
         done = len(store) - sum(plan.stop - plan.start for plan in missing)
         with tqdm(total=len(store), initial=done, desc="embedding", unit="row", disable=None) as bar:
             for plan in missing if embedder is None else ():
-                embed_shard(store, model, plan, folder, batch_size=batch_size, tick=bar.update)
-            for plan in embedder(folder, missing) if embedder is not None and missing else ():
+                embed_shard(store, model, plan, batch_size=batch_size, tick=bar.update)
+            for plan in embedder(missing) if embedder is not None and missing else ():
                 bar.update(plan.stop - plan.start)
     return VectorShards(folder, len(store))
 
@@ -151,7 +156,6 @@ def embed_shard(
     store: CorpusStore,
     model: SimilarityModel,
     plan: ShardPlan,
-    folder: Path,
     *,
     batch_size: int = 64,
     tick: Callable[[int], object] = lambda n: None,
@@ -170,4 +174,93 @@ def embed_shard(
             f"model {model.fingerprint[:16]} gives NaN or infinity for rows {plan.start} to "
             f"{plan.stop - 1}; its weights are damaged or its training diverged."
         )
-    write_shard(folder, plan, vectors)
+    write_shard(vectors_folder(store, model.fingerprint), plan, vectors)
+
+
+# -- Ray Data --------------------------------------------------------------------------------------------------------
+
+_OURS = re.compile(r"^\s*erda\.errors\.(\w+): (.+)$", re.MULTILINE)
+
+
+@dataclass(eq=False, kw_only=True)  # not frozen: Ray adds attributes
+class ShardWorker:
+    """Embed shards in a Ray worker.
+
+    Corpus and model load lazily: a failing constructor kills the pool, and Ray retries indefinitely.
+    """
+
+    corpus: Path
+    digest: str
+    model: str | None
+    fingerprint: str
+    device: str = "cpu"
+    dtype: str = "float32"
+    batch_size: int = 64
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Embed a shard: columns of its plan in and out."""
+        plan = ShardPlan(int(batch["start"][0]), int(batch["stop"][0]))
+        with memory_faults_explained(OUT_OF_MEMORY):  # loading the model may already exceed the free memory of a GPU
+            embed_shard(*_opened(self), plan, batch_size=self.batch_size)
+        return batch
+
+
+@cache
+def _opened(worker: ShardWorker) -> tuple[CorpusStore, SimilarityModel]:
+    from erda.corpus.similarity import load_similarity
+
+    node = socket.gethostname()
+    if not worker.corpus.is_dir():
+        raise DataError(f"node {node} cannot find {worker.corpus}: put the corpus on storage that all nodes share.")
+    store = CorpusStore.open(worker.corpus)
+    if store.digest != worker.digest:
+        raise DataError(f"node {node} has another corpus in {worker.corpus} (digest {store.digest[:12]}).")
+    model = load_similarity(worker.model, device=worker.device, dtype=worker.dtype)
+    if model.fingerprint != worker.fingerprint:
+        raise ModelError(f"node {node} has another similarity model ({model.fingerprint[:16]}).")
+    return store, model
+
+
+def ray_embedder(worker: ShardWorker, address: str, n_workers: int | None = None) -> Embedder:
+    """Embed on a cluster: "auto", "local" (a cluster of this machine alone) or HOST:PORT.
+
+    `n_workers` is the number of workers, each with its own model (default: one per GPU, or per CPU). More workers than
+    GPUs share them.
+    """
+    kind = "GPU" if device_kind(worker.device) == "cuda" else "CPU"  # rejects an invalid name here, not on every node
+    model = worker.model
+    if model is not None and user_path(model).is_dir():
+        model = str(user_path(model).resolve())
+    there = replace(worker, corpus=worker.corpus.resolve(), model=model)
+
+    def embed(plans: Sequence[ShardPlan]) -> Iterator[ShardPlan]:
+        require_ray("ray.data")
+        with connected(address) as ray:
+            ray.data.DataContext.get_current().enable_progress_bars = False
+            logging.getLogger("ray.data").setLevel(logging.ERROR)
+            n_devices = int(ray.cluster_resources().get(kind, 1))
+            n_actors = n_workers or n_devices
+            done = ray.data.from_items([asdict(plan) for plan in plans], override_num_blocks=len(plans)).map_batches(
+                ShardWorker,
+                fn_constructor_kwargs=asdict(there),
+                batch_size=1,
+                compute=ray.data.ActorPoolStrategy(size=max(1, min(n_actors, len(plans)))),
+                num_cpus=1,
+                num_gpus=min(1, n_devices / n_actors) if kind == "GPU" else 0,
+            )
+            try:
+                yield from (ShardPlan(int(row["start"]), int(row["stop"])) for row in done.iter_rows())
+            except ray.exceptions.RayError as error:
+                raise _erda_error(error) from error
+
+    return embed
+
+
+def _erda_error(error: BaseException) -> ErdaError:
+    """Extract the error of erda from the traceback that Ray passes on, or shorten Ray's own error to one line."""
+    found = _OURS.findall(str(error))
+    if found:
+        kind, message = found[-1]
+        return {"DataError": DataError, "ModelError": ModelError}.get(kind, ErdaError)(message)
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return ErdaError(f"the Ray job failed: {lines[-1] if lines else type(error).__name__}")

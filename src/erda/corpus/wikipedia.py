@@ -75,12 +75,7 @@ class WikipediaSource(Source):
         parse = partial(_parse_pages, wiki=wiki, settings=self.settings)
         n_workers = self.settings.workers
         found = _in_workers(parse, groups, n_workers) if n_workers > 1 else map(parse, groups)
-        position = skip
-        for batch in found:
-            position = batch.position
-            yield batch
-        if not position:
-            raise DataError(f"{self.path}: no <page>; expected a Wikipedia dump (pages-articles).")
+        yield from found
 
 
 def _events(path: Path, meter: Meter) -> Iterator[ElementTree.Element]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -16,17 +16,19 @@ from typing import Any
 from erda.data.dataset import Dataset, Stamps, data_checksum, file_stamps, require_files
 from erda.data.drawn_streams import draw_stream
 from erda.data.fewrel_dataset import (
-    ORDERS,
     WIKI_FILES,
+    orders_of,
     published_stream,
     read_fresh,
     read_full,
     read_published,
 )
-from erda.data.formats import read_jsonl, read_relation_list, read_tacred
-from erda.data.own_data import OWN_SHOTS, name_relations, read_own, relation_files
-from erda.data.streams import TaskStream
+from erda.data.formats.jsonl_examples import read_jsonl, read_relation_list
+from erda.data.formats.published_formats import read_tacred
+from erda.data.own_data import name_relations, read_own, relation_files
+from erda.data.streams import StreamSettings, TaskStream, with_patterns
 from erda.errors import SettingsError, StreamError, unknown_name
+from erda.fields import checked_settings
 from erda.files import data_folder, user_path
 from erda.registry import Registry
 
@@ -58,14 +60,13 @@ class Shape:
     first_shots: int | None = 100
 
 
-OWN_SHAPE = Shape(way=5, shots=OWN_SHOTS, first_shots=None)  # of a user's own data
+OWN_SHAPE = Shape(way=5, first_shots=None)  # of a user's own data
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A dataset in the catalogue."""
+    """A dataset in the catalogue, which maps its name to it."""
 
-    name: str
     about: str
     licence: str
     shape: Shape
@@ -134,14 +135,12 @@ def _load_atlas(folder: Path) -> Dataset:
 
 _ENTRIES: dict[str, Entry | str] = {
     "atlas": Entry(
-        name="atlas",
         about="48 relations in eight domains, written for erda; no download",
         licence="Apache-2.0",
         shape=Shape(way=6),
         load=_load_atlas,
     ),
     "fewrel": Entry(
-        name="fewrel",
         about="80 Wikidata relations in the published CFRL splits, 10-way 2/5/10-shot, with candidate lists",
         licence="MIT",
         shape=Shape(way=10),
@@ -154,7 +153,6 @@ _ENTRIES: dict[str, Entry | str] = {
         remote=(*_SPLITS, *_WIKI),
     ),
     "fewrel-full": Entry(
-        name="fewrel-full",
         about="the same 80 relations, up to 700 examples each, drawn by seed (100 shots: the continual setting)",
         licence="MIT",
         shape=Shape(way=10, shots=100),
@@ -163,7 +161,6 @@ _ENTRIES: dict[str, Entry | str] = {
         remote=(*_SPLITS, *_WIKI),
     ),
     "fewrel-fresh": Entry(
-        name="fewrel-fresh",
         about="40 of the 80 relations, without the sentences of the splits: no setting is chosen on them",
         licence="MIT",
         shape=Shape(way=10),
@@ -172,7 +169,6 @@ _ENTRIES: dict[str, Entry | str] = {
         remote=(*_SPLITS, *_WIKI),
     ),
     "redoc41": Entry(
-        name="redoc41",
         about="41 relations from DocRED and Re-DocRED, an open substitute of TACRED's shape",
         licence="MIT",
         shape=Shape(way=5, first_way=6),
@@ -181,7 +177,6 @@ _ENTRIES: dict[str, Entry | str] = {
         obtain=_REDOC41_SOURCE,
     ),
     "tacred": Entry(
-        name="tacred",
         about="41 relations of TACRED, first task of 6 relations, then 5-way",
         licence="LDC user agreement",
         shape=Shape(way=5, first_way=6),
@@ -220,89 +215,67 @@ def load_dataset(name_or_path: str | Path, *, folder: Path | None = None, no_rel
     path = _own_path(name_or_path)
     if path is not None:
         beside = sorted(path.iterdir()) if path.is_dir() else relation_files(path)
-        return _read_own_once(path, file_stamps([path, *beside]), frozenset(no_relation))
-    entry = find_entry(str(name_or_path))
-    folder = folder or data_folder()
-    require_files(entry.name, (folder / name for name in missing_files(entry, folder)), obtain=entry.obtain)
-    paths = [folder / name for need in entry.needs for name in need.split("|")]
-    return _load_once(entry.name, folder, file_stamps(paths))
+        return _load_once(read_own, path, file_stamps([path, *beside]), no_relation=frozenset(no_relation))
+    name, folder = str(name_or_path), folder or data_folder()
+    entry = find_entry(name)
+    require_files(name, (folder / file for file in missing_files(entry, folder)), obtain=entry.obtain)
+    paths = [folder / file for need in entry.needs for file in need.split("|")]
+    return _load_once(entry.load, folder, file_stamps(paths))
 
 
-@dataclass(frozen=True, slots=True)
-class StreamSettings:
-    """Settings of a stream. Sizes default to the dataset's `Shape`, and to 5-way 5-shot for a user's own data.
-
-    `family` selects the published orders of `fewrel`; for other datasets it only selects the default seed.
-    `min_examples` drops rarer relations. `no_relation` lists, separated by commas, relation names that mean "no
-    relation", such as "Other".
-    """
-
-    shots: int | None = None
-    family: str = "erda"
-    seed: int | None = None
-    way: int | None = None
-    first_way: int | None = None
-    first_shots: int | None = None
-    n_tasks: int | None = None
-    test_per_relation: int | None = 100
-    candidates: int | None = None
-    min_examples: int | None = None
-    no_relation: str = ""
-
-    def shape(self, default: Shape) -> Shape:
-        """The default shape with these sizes in it."""
-        sizes = {field.name: getattr(self, field.name) for field in fields(Shape)}
-        if self.way is not None:
-            default = replace(default, first_way=None)
-        return replace(default, **{name: size for name, size in sizes.items() if size is not None})
-
-
-def open_stream(dataset: str | Path, *, folder: Path | None = None, **settings: Any) -> TaskStream:
+def open_stream(
+    dataset: str | Path,
+    *,
+    shots: int | None = None,
+    family: str = "erda",
+    seed: int | None = None,
+    folder: Path | None = None,
+    **settings: Any,
+) -> TaskStream:
     """Open the stream of a dataset: `fewrel` in a published order, every other dataset drawn by seed.
 
-    `settings` are the fields of `StreamSettings`, for example `shots=5, n_tasks=3`. `folder` is the data folder.
+    `family` selects the published orders of `fewrel`; for other datasets it only selects the default seed. `folder` is
+    the data folder, `settings` are the fields of `StreamSettings`.
     """
-    wanted = StreamSettings(**settings)
-    seed = default_seeds(dataset, wanted.family)[0] if wanted.seed is None else wanted.seed
+    wanted = checked_settings(StreamSettings, settings)
+    seed = default_seeds(family)[0] if seed is None else seed
     if dataset == "fewrel":
-        for name, published in (("way", 10), ("first_way", 10), ("first_shots", 100)):
-            if (size := getattr(wanted, name)) not in (None, published):
-                raise StreamError(
-                    f"The published splits of 'fewrel' have {name} {published}, not {size}; "
-                    "dataset 'fewrel-full' draws streams of any shape."
-                )
-        place, shots = (folder or data_folder()) / "fewrel", 5 if wanted.shots is None else wanted.shots
-        return published_stream(place, shots=shots, family=wanted.family, seed=seed, n_tasks=wanted.n_tasks)
-    own = _own_path(dataset) is not None
-    shape = wanted.shape(OWN_SHAPE if own else find_entry(str(dataset)).shape)
-    names = [name.strip() for name in wanted.no_relation.split(",")]
-    return draw_stream(
-        load_dataset(dataset, folder=folder, no_relation=names),
-        **asdict(shape),
-        seed=seed,
-        n_tasks=wanted.n_tasks,
-        test_per_relation=wanted.test_per_relation,
-        candidates=wanted.candidates,
-        min_examples=wanted.min_examples,
-    )
+        stream = _open_published(wanted, shots=5 if shots is None else shots, family=family, seed=seed, folder=folder)
+    else:
+        shape = OWN_SHAPE if _own_path(dataset) else find_entry(str(dataset)).shape
+        if wanted.way is not None:
+            shape = replace(shape, first_way=None)
+        changed = {"shots": shots, "way": wanted.way, "first_way": wanted.first_way, "first_shots": wanted.first_shots}
+        names = [name.strip() for name in wanted.no_relation.split(",")]
+        stream = draw_stream(
+            load_dataset(dataset, folder=folder, no_relation=names),
+            **asdict(shape) | {name: size for name, size in changed.items() if size is not None},
+            seed=seed,
+            **wanted.model_dump(include={"n_tasks", "test_per_relation", "candidates", "min_examples"}),
+        )
+    return with_patterns(stream) if wanted.patterns else stream
 
 
-def default_seeds(dataset: str | Path, family: str = "erda") -> tuple[int, ...]:
+def _open_published(wanted: StreamSettings, *, shots: int, family: str, seed: int, folder: Path | None) -> TaskStream:
+    for name, published in (("way", 10), ("first_way", 10), ("first_shots", 100)):
+        if (size := getattr(wanted, name)) not in (None, published):
+            raise StreamError(
+                f"The published splits of 'fewrel' have {name} {published}, not {size}; "
+                "dataset 'fewrel-full' draws streams of any shape."
+            )
+    place = (folder or data_folder()) / "fewrel"
+    return published_stream(place, shots=shots, family=family, seed=seed, n_tasks=wanted.n_tasks)
+
+
+def default_seeds(family: str = "erda") -> tuple[int, ...]:
     """Return the six default seeds: those of the order family, for every dataset."""
-    if family not in ORDERS:
-        raise StreamError(unknown_name("order family", family, ORDERS))
-    return tuple(ORDERS[family])
+    return tuple(orders_of(family))
 
 
 @lru_cache(maxsize=4)
-def _load_once(name: str, folder: Path, stamps: Stamps) -> Dataset:
+def _load_once(load: Callable[..., Dataset], path: Path, stamps: Stamps, **settings: Any) -> Dataset:
     """Load a dataset; cached until one of its files changes."""
-    return DATASETS[name].load(folder)
-
-
-@lru_cache(maxsize=4)
-def _read_own_once(path: Path, stamps: Stamps, no_relation: frozenset[str]) -> Dataset:
-    return read_own(path, no_relation=no_relation)
+    return load(path, **settings)
 
 
 def _own_path(name_or_path: str | Path) -> Path | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from erda.data.formats import example_to_json
+from erda.data.formats.jsonl_examples import example_to_json
 from erda.errors import DataError
 from erda.files import sha256_of
 from erda.types import Example, Relation, pair_in_sentence

@@ -18,6 +18,7 @@ from erda.errors import StreamError, counted, join_faults
 from erda.types import Example, Relation, pair_in_sentence
 
 FIXED_SEED = 2022  # for everything independent of the stream's seed: the order of questions, candidate lists
+N_VALIDATION = 50  # validation examples per relation
 TRAIN_SHARE = 0.6  # least share of a relation's examples kept for training when pools are split off
 
 ByRelation = dict[str, list[Example]]
@@ -33,7 +34,6 @@ def draw_stream(
     first_shots: int | None = 100,
     n_tasks: int | None = None,
     test_per_relation: int | None = 100,
-    validation_per_relation: int | None = 50,
     candidates: int | None = None,
     min_examples: int | None = None,
 ) -> TaskStream:
@@ -45,12 +45,11 @@ def draw_stream(
     fewer than `min_examples` examples are left out. The manifest notes all omitted relations.
     """
     first_way, first_shots = first_way or way, first_shots or shots
-    _check_numbers(way=way, shots=shots, first_way=first_way, first_shots=first_shots, n_tasks=n_tasks)
+    if shots < 1:
+        raise StreamError(f"A stream needs at least 1 shot, got {shots}.")
     dataset, n_ambiguous = without_ambiguous(dataset)
     dataset, rare = _without_rare(dataset, min_examples)
-    pools = split_pools(
-        dataset, shots=shots, test_per_relation=test_per_relation, validation_per_relation=validation_per_relation
-    )
+    pools = split_pools(dataset, shots=shots, test_per_relation=test_per_relation)
     _check_enough(dataset, pools, shots, n_ambiguous)
     groups = _draw_groups(dataset, pools.train, way=way, first_way=first_way, first_shots=first_shots, seed=seed)
     if n_tasks is not None and n_tasks > len(groups):
@@ -102,27 +101,25 @@ class Pools:
     test: ByRelation
 
 
-def split_pools(
-    dataset: Dataset, *, shots: int, test_per_relation: int | None, validation_per_relation: int | None
-) -> Pools:
+def split_pools(dataset: Dataset, *, shots: int, test_per_relation: int | None) -> Pools:
     """Return the three pools of a dataset. Missing pools are split off its training examples, by whole sentences.
 
     Of a relation's n examples, max(shots, 0.6 n) stay for training. Three eighths of the rest (at most
-    `validation_per_relation`) go to validation, the others (at most `test_per_relation`) to the test.
+    `N_VALIDATION`) go to validation, the others (at most `test_per_relation`) to the test.
     """
     train = _by_relation(dataset, dataset.train)
     validation, test = (_by_relation(dataset, pool) for pool in (dataset.validation, dataset.test))
     if not dataset.validation or not dataset.test:
         quotas = {}
         for relation, examples in train.items():
-            spare = len(examples) - _reserve(len(examples), shots)
+            spare = max(0, len(examples) - _reserve(len(examples), shots))
             share = spare if dataset.test else spare * 3 // 8
-            n_validation = 0 if dataset.validation else _capped(share, validation_per_relation)
-            n_test = 0 if dataset.test else _capped(spare - n_validation, test_per_relation)
-            quotas[relation] = (n_validation, n_test)
+            n_validation = 0 if dataset.validation else min(share, N_VALIDATION)
+            n_test = 0 if dataset.test else spare - n_validation
+            quotas[relation] = (n_validation, min(n_test, n_test if test_per_relation is None else test_per_relation))
         train, split_validation, split_test = _split_sentences(train, quotas, shots)
         validation, test = validation if dataset.validation else split_validation, test if dataset.test else split_test
-    for pool, limit in ((validation, validation_per_relation), (test, test_per_relation)):
+    for pool, limit in ((validation, N_VALIDATION), (test, test_per_relation)):
         for relation, examples in pool.items():
             if limit is not None and len(examples) > limit:
                 pool[relation] = shuffled(examples, FIXED_SEED, relation)[:limit]
@@ -229,12 +226,6 @@ def _draw_groups(
     return [tuple(base), *(tuple(rest[start : start + way]) for start in range(0, len(rest), way))]
 
 
-def _check_numbers(**numbers: int | None) -> None:
-    for name, number in numbers.items():
-        if number is not None and number < 1:
-            raise StreamError(f"A stream needs {name} of at least 1, got {number}.")
-
-
 def _check_enough(dataset: Dataset, pools: Pools, shots: int, n_ambiguous: int) -> None:
     faults, least = [], shots + 1
     for relation in dataset.relations:
@@ -289,7 +280,3 @@ def _by_relation(dataset: Dataset, examples: Iterable[Example]) -> ByRelation:
 
 def _reserve(n_examples: int, shots: int) -> int:
     return max(shots, -int(-n_examples * TRAIN_SHARE // 1))
-
-
-def _capped(number: int, limit: int | None) -> int:
-    return max(0, number if limit is None else min(number, limit))

@@ -11,7 +11,7 @@ from erda.data.catalogue import GITHUB, RemoteFile, find_entry, missing_files
 from erda.data.dataset import require_files
 from erda.data.fewrel_dataset import VALIDATION_FILE, write_validation
 from erda.errors import DataError
-from erda.files import data_folder, whole_file
+from erda.files import data_folder, first_line, whole_file
 
 TIMEOUT_S = 30
 
@@ -37,7 +37,12 @@ def get_dataset(
         try:
             _fetch(file, folder / file.target, mirror)
         except _UnreachableError as error:
-            raise DataError(_put_these(str(error), wanted[position:], folder, mirror)) from None
+            left = [
+                f"  {one.url(mirror)}\n    -> {folder / one.target}  (git blob id {one.blob})"
+                for one in wanted[position:]
+            ]
+            kept = "Files fetched so far are kept. On a machine with network access, fetch these and copy them here:"
+            raise DataError("\n".join([f"Cannot fetch {error}", kept, *left])) from None
     if name == "fewrel" and not (folder / "fewrel" / VALIDATION_FILE).is_file():
         say(f"drawing validation examples -> {folder / 'fewrel' / VALIDATION_FILE}")
         write_validation(folder / "fewrel")
@@ -76,23 +81,10 @@ def _download(url: str, path: Path) -> None:
     download = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), chunk_size=1 << 16, timeout=TIMEOUT_S)
     try:
         download(url, str(path), None)
-    except requests.HTTPError as error:
-        status = "an error" if error.response is None else error.response.status_code
-        raise _UnreachableError(f"{url}: the server answered {status}.") from None
-    except requests.Timeout:
-        raise _UnreachableError(f"{url}: no answer within {TIMEOUT_S} s.") from None
-    except requests.ConnectionError:
-        raise _UnreachableError(f"{url}: no connection.") from None
     except requests.RequestException as error:
-        raise _UnreachableError(f"{url}: the transfer broke off ({type(error).__name__}).") from None
+        reason = "no connection" if isinstance(error, requests.ConnectionError) else first_line(error)
+        raise _UnreachableError(f"{url}: {reason}.") from None
 
 
 def _is_whole(path: Path, blob: str) -> bool:
     return path.is_file() and git_blob_id(path) == blob
-
-
-def _put_these(reason: str, files: list[RemoteFile], folder: Path, mirror: str) -> str:
-    lines = [f"Cannot fetch {reason}"]
-    lines.append("Files fetched so far are kept. On a machine with network access, fetch these and copy them here:")
-    lines += [f"  {file.url(mirror)}\n    -> {folder / file.target}  (git blob id {file.blob})" for file in files]
-    return "\n".join(lines)

@@ -19,8 +19,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from erda.data.dataset import Dataset, Stamps, data_checksum, file_stamps, require_files, shuffled
-from erda.data.drawn_streams import draw_candidates, not_learned
-from erda.data.formats import Reading, example_to_json, read_cfrl, read_fewrel, read_jsonl, read_relation_list
+from erda.data.drawn_streams import N_VALIDATION, draw_candidates, not_learned
+from erda.data.formats.jsonl_examples import example_to_json, read_jsonl, read_relation_list
+from erda.data.formats.published_formats import read_cfrl, read_fewrel
 from erda.data.streams import Pool, StreamManifest, TaskStream, build_stream, text_key
 from erda.errors import DataError, StreamError, unknown_name
 from erda.files import UNREADABLE, read_arrays, read_json, write_bytes
@@ -28,7 +29,6 @@ from erda.text.keys import sentence_key
 from erda.text.reading import read_lines
 from erda.types import Example, Relation
 
-N_VALIDATION = 50  # validation examples per relation
 VALIDATION_FILE = "validation.jsonl.gz"
 VALIDATION_SEED = 2022  # validation examples are the same in every stream
 WIKI_FILES = ("train_wiki.json", "val_wiki.json")
@@ -65,14 +65,12 @@ ORDERS: dict[str, dict[int, tuple[int, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class PublishedSplit:
-    """The content of one published split."""
+    """One published split: its examples, and how they are asked."""
 
-    relations: tuple[Relation, ...]  # by index
-    train: Reading
-    test: Reading
-    validation: tuple[Example, ...]
+    dataset: Dataset
     clusters: Mapping[int, tuple[Relation, ...]]  # the relations of each task
-    checksum: str
+    candidates: tuple[tuple[str, ...], ...] | None  # of each test example
+    n_duplicates: int
 
 
 def published_stream(
@@ -85,35 +83,33 @@ def published_stream(
     """
     order = published_order(family, seed, n_tasks)
     split = read_split(folder, shots)
+    dataset = split.dataset
     groups = [split.clusters[cluster] for cluster in ORDERS[family][seed]]
     about = StreamManifest(
         dataset="fewrel",
-        checksum=split.checksum,
+        checksum=dataset.checksum,
         family=family,
         seed=seed,
         shots=shots,
         first_shots=FIRST_SHOTS,
         order=order,
-        hygiene={"duplicates_kept": len(split.train.duplicates) + len(split.test.duplicates)},
+        hygiene={"duplicates_kept": split.n_duplicates},
         notes=not_learned(groups, n_tasks),
     )
-    listed = draw_candidates(split.validation, [relation.id for relation in split.relations], N_LISTED)
+    listed = draw_candidates(dataset.validation, [relation.id for relation in dataset.relations], N_LISTED)
     return build_stream(
         f"fewrel 10-way {shots}-shot, {family} order {seed}",
         about,
         groups[:n_tasks],
-        train=Pool(split.train.examples),
-        validation=Pool(split.validation, listed),
-        test=Pool(split.test.examples, split.test.candidates),
+        train=Pool(dataset.train),
+        validation=Pool(dataset.validation, listed),
+        test=Pool(dataset.test, split.candidates),
     )
 
 
 def read_published(folder: Path, *, shots: int = 5) -> Dataset:
     """Load a published split as a dataset, with validation examples from outside the split."""
-    split = read_split(folder, shots)
-    return Dataset(
-        "fewrel", split.relations, split.train.examples, split.validation, split.test.examples, split.checksum
-    )
+    return read_split(folder, shots).dataset
 
 
 def read_split(folder: Path, shots: int) -> PublishedSplit:
@@ -131,28 +127,34 @@ def read_split(folder: Path, shots: int) -> PublishedSplit:
 @lru_cache(maxsize=3)
 def _read_once(folder: Path, shots: int, stamps: Stamps) -> PublishedSplit:
     """Read a split; cached until one of its files changes."""
-    files = train, test, labels, indices = _split_files(folder, shots)
+    files = _split_files(folder, shots)
     relations = read_relations(folder)
     index = {str(number): relation.id for number, relation in enumerate(relations, 1)}
     validation = read_validation(folder, relations)
+    train, test = (read_cfrl(file, index) for file in files[:2])
+    checksum = data_checksum(files, relations=relations, examples=validation)
     return PublishedSplit(
-        relations=tuple(relations),
-        train=read_cfrl(train, index),
-        test=read_cfrl(test, index),
-        validation=validation,
-        clusters=_clusters(relations, labels, indices),
-        checksum=data_checksum(files, relations=relations, examples=validation),
+        Dataset("fewrel", tuple(relations), train.examples, validation, test.examples, checksum),
+        _clusters(relations, *files[2:]),
+        test.candidates,
+        len(train.duplicates) + len(test.duplicates),
     )
+
+
+def orders_of(family: str) -> dict[int, tuple[int, ...]]:
+    """Return the published orders of a family, by seed."""
+    if family not in ORDERS:
+        raise StreamError(unknown_name("order family", family, ORDERS))
+    return ORDERS[family]
 
 
 def published_order(family: str, seed: int, n_tasks: int | None = None) -> tuple[int, ...]:
     """Return the first `n_tasks` task clusters of a published order."""
-    if family not in ORDERS:
-        raise StreamError(unknown_name("order family", family, ORDERS))
-    if seed not in ORDERS[family]:
-        known = ", ".join(map(str, ORDERS[family]))
+    orders = orders_of(family)
+    if seed not in orders:
+        known = ", ".join(map(str, orders))
         raise StreamError(f"Order family '{family}' has no seed {seed}. Known: {known}.")
-    order = ORDERS[family][seed]
+    order = orders[seed]
     if n_tasks is not None and not 1 <= n_tasks <= len(order):
         raise StreamError(f"The published splits have {len(order)} tasks; {n_tasks} were requested.")
     return order[:n_tasks]

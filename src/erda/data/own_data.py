@@ -7,29 +7,19 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from erda.data.dataset import Dataset, data_checksum, relations_by_pair
-from erda.data.formats import (
-    Reading,
-    annotation_tools,
-    csv_examples,
-    example_to_json,
-    jsonl_examples,
-    read_cfrl,
-    read_fewrel,
-    read_relation_list,
-    read_tacred,
-)
+from erda.data.formats import annotation_tools, csv_examples, jsonl_examples
 from erda.data.formats.annotation_tools import brat_files
 from erda.data.formats.csv_examples import CSV_END, csv_lines, header_names, is_excel
-from erda.data.formats.row_collector import RowReader, collect_rows
+from erda.data.formats.jsonl_examples import example_to_json, read_relation_list
+from erda.data.formats.published_formats import read_cfrl, read_fewrel, read_tacred
+from erda.data.formats.row_collector import Reading, RowReader, collect_rows
 from erda.errors import SHOWN_FAULTS, DataError, SettingsError, counted, one_line, unknown_name
-from erda.files import write_lines
-from erda.outputs import check_output, refuse_existing
+from erda.files import check_output, refuse_existing, write_lines
 from erda.text.descriptions import readable_name
 from erda.text.reading import read_start
 from erda.types import Example, Relation
@@ -49,7 +39,6 @@ OWN: dict[str, tuple[RowReader, str]] = {  # format -> its row reader, and a des
     "prodigy": (annotation_tools.prodigy_rows, annotation_tools.PRODIGY),
 }
 FORMATS = (*sorted({*OWN, *PUBLISHED}),)
-OWN_SHOTS = 5  # default shots of a stream of own data
 ENDINGS = tuple(f"{kind}{packed}" for kind in (".jsonl", ".json", ".csv") for packed in ("", ".gz", ".bz2"))
 SPREADSHEETS = (".xls", ".ods", ".numbers")  # not read; .xlsx is
 TABLES = {"csv": csv_examples.csv_rows, "xlsx": csv_examples.excel_rows}  # formats with columns
@@ -214,7 +203,6 @@ def describe(reading: Reading, *, top: int = 20) -> str:
     n_conflicts = sum(len(found) for found in relations_by_pair(reading.examples).values() if len(found) > 1)
     if n_conflicts:
         lines.append(f"{n_conflicts} examples repeat the sentence and entities of another with a different relation")
-    lines += _rare(reading)
     longest = max(
         (len(example.tokens) for example in (*reading.examples, *reading.unrelated, *reading.counterexamples)),
         default=0,
@@ -236,23 +224,6 @@ def set_apart(reading: Reading) -> list[str]:
         if len(reading.duplicates) > SHOWN_FAULTS:
             lines.append(f"  ... and {len(reading.duplicates) - SHOWN_FAULTS} more")
     return lines
-
-
-def _rare(reading: Reading) -> list[str]:
-    """Warn about relations too rare for a stream of the default shape; name the command that leaves them out."""
-    least = OWN_SHOTS + 1
-    rare = [f"{relation} ({n})" for relation, n in reading.counts.items() if n < least]
-    file = shlex.quote(str(reading.path))
-    if not rare:
-        return []
-    shown = ", ".join([*rare[:SHOWN_FAULTS], *["..."][: len(rare) > SHOWN_FAULTS]])
-    if len(rare) == len(reading.counts):
-        remedy = f"an extractor learns from any number: erda teach --file {file}"
-    else:
-        remedy = f"leave them out: erda run --dataset {file} --set min_examples={least} --out runs/mine"
-    have = counted(len(rare), "relation") + (" has" if len(rare) == 1 else " have")
-    too_few = f"fewer than {least} examples, too few for {OWN_SHOTS} shots and a test"
-    return [f"{have} {too_few}: {shown}", f"  {remedy}"]
 
 
 def _folder_files(folder: Path) -> dict[str, Path]:

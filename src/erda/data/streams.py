@@ -19,12 +19,27 @@ from importlib.resources import files
 from typing import Any
 
 from erda.errors import DataError, StreamError
+from erda.fields import Count, Settings
 from erda.text.keys import sentence_key
 from erda.types import Example, Relation, Task, TestSet
 
 DRAWN = "drawn"  # family of the streams drawn by seed; the other families are published orders
 Ids = tuple[tuple[str, ...], ...]
 PATTERNS = "patterns.json"
+
+
+class StreamSettings(Settings):
+    """Settings of a drawn stream; sizes default to the dataset's own, or to 5-way 5-shot for a user's own data."""
+
+    way: Count | None = None
+    first_way: Count | None = None
+    first_shots: Count | None = None
+    n_tasks: Count | None = None
+    test_per_relation: Count | None = 100
+    candidates: Count | None = None
+    min_examples: Count | None = None  # relations with fewer are left out
+    no_relation: str = ""  # relation names that mean "none", separated by commas
+    patterns: bool = False  # add written patterns to descriptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +149,6 @@ def build_stream(
     name: str, about: StreamManifest, groups: Sequence[Sequence[Relation]], *, train: Pool, validation: Pool, test: Pool
 ) -> TaskStream:
     """Assemble a stream from the relations of each task and the example pools. Its manifest completes `about`."""
-    names = [relation.id for group in groups for relation in group]
-    if len(set(names)) != len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
-        raise StreamError(f"A relation must belong to exactly one task; in several tasks: {', '.join(twice)}.")
     steps = []
     for index, group in enumerate(groups):
         try:

@@ -158,7 +158,7 @@ def build_encoder(
     from erda.encoders.adapter import TrainedWeights
     from erda.encoders.contract import BackgroundFile
     from erda.encoders.transformer import TransformerEncoder
-    from erda.encoders.weights import adapter_folder, find_model, origin
+    from erda.encoders.weights import adapter_folder, find_model, graph_builder, origin
 
     folder = find_model(name)
     base = origin(folder).name
@@ -169,9 +169,7 @@ def build_encoder(
     if checked.engine == "torch":
         encoder = TransformerEncoder(folder, checked, weights=weights, seed=seed, cache=cache).to(device)
     else:
-        from erda.encoders.onnx_build import open_onnx
-
-        encoder = open_onnx(folder, checked, weights=weights, device=device, cache=cache)
+        encoder = graph_builder().open_onnx(folder, checked, weights=weights, device=device, cache=cache)
     if weights is not None:
         encoder.background_file = BackgroundFile(adapter_folder(checked.adapter, base=base), weights.fingerprint)
     return encoder

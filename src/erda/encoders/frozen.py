@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 
-from erda.errors import SettingsError
-
 if TYPE_CHECKING:
     from erda.encoders.tokens import Pieces
 
@@ -44,8 +42,6 @@ class FrozenCache:
     """
 
     def __init__(self, folder: Path | None = None, *, max_bytes: int = 4 * GIBIBYTE) -> None:
-        if max_bytes < 0:
-            raise SettingsError(f"cache of frozen layers: expected a size of 0 bytes (off) or more, got {max_bytes}.")
         self.path = None if folder is None else Path(folder) / FILE
         self.max_bytes = max_bytes
         self._lock = RLock()

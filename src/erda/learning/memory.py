@@ -9,20 +9,19 @@ import numpy as np
 from erda.types import Example
 
 
-def nearest_to_centroid(vectors: np.ndarray, n: int = 1, *, centre: np.ndarray | None = None) -> list[int]:
-    """Rows of the `n` vectors closest (Euclidean) to `centre` or, by default, to their mean (Eq. 5), closest first."""
-    distances = np.linalg.norm(vectors - (vectors.mean(axis=0) if centre is None else centre), axis=1)
-    found: list[int] = np.argsort(distances, kind="stable")[:n].tolist()
-    return found
-
-
 def nearest_of_each(
     examples: Sequence[Example], vectors: np.ndarray, *, n: int = 1, centres: Mapping[str, np.ndarray] | None = None
 ) -> list[Example]:
-    """Select the `n` examples of each relation nearest to the mean of their `vectors`, or to that of `centres`."""
+    """Select the `n` examples of each relation nearest (Euclidean) to the mean of their `vectors` (Eq. 5).
+
+    `centres` replaces the means. The nearest comes first.
+    """
     rows: dict[str, list[int]] = {}
     for row, example in enumerate(examples):
         rows.setdefault(str(example.relation), []).append(row)
-    known = centres or {}
-    found = {name: nearest_to_centroid(vectors[own], n, centre=known.get(name)) for name, own in rows.items()}
-    return [examples[rows[name][i]] for name, nearest in found.items() for i in nearest]
+    found: list[Example] = []
+    for name, own in rows.items():
+        centre = centres[name] if centres and name in centres else vectors[own].mean(axis=0)
+        distances = np.linalg.norm(vectors[own] - centre, axis=1)
+        found += [examples[own[i]] for i in np.argsort(distances, kind="stable")[:n]]
+    return found

@@ -27,8 +27,12 @@ from erda.learning.memory import nearest_of_each
 from erda.types import Example, Predictions, Relation, ScoreKind, Task
 
 M = TypeVar("M", bound="Method")
-# settings of earlier saves and records -> end of the name of the method in erda-peers that replaces them
-FORMER_SETTINGS = {"names": "rescored", "whiten": "rescored", "classifier": "classifier"}
+# settings of earlier saves and records -> the value that every method has today
+FORMER_SETTINGS = {
+    **dict.fromkeys(("names", "whiten", "classifier", "future_relations", "centred"), False),
+    **dict.fromkeys(("average_multi_margin", "unit_embeddings"), True),
+    **{"max_gradient_norm": 1.0, "mean_weight": 0.0},
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,7 +154,7 @@ class Method(ABC):
             self._prepare()
 
     def save(self, directory: Path) -> None:
-        """Write the method to a folder (safetensors, JSON). An earlier save stays until the new one is complete."""
+        """Write the method to a folder (safetensors). An earlier save stays until the new one is complete."""
         from erda.methods.saving import save_method
 
         save_method(self, Path(directory))
@@ -169,13 +173,10 @@ class Method(ABC):
     def from_settings(cls: type[M], encoder: Encoder, settings: Mapping[str, Any], **parts: Any) -> M:
         """Build a method from flat settings, as `settings()` returned them in this or an earlier version."""
         model = settings_model(cls)
-        former = {
-            name: end for name, end in FORMER_SETTINGS.items() if name in settings and name not in model.model_fields
-        }
-        for name in filter(settings.get, former):
-            raise SettingsError(
-                f"{name}: is not a setting any more; use method '{cls.name}-{former[name]}' of erda-peers."
-            )
+        former = {name: value for name, value in FORMER_SETTINGS.items() if name not in model.model_fields}
+        for name in former.keys() & settings.keys():
+            if settings[name] != former[name]:
+                raise SettingsError(f"{name}: is not a setting any more; every method has {former[name]}.")
         checked = checked_settings(model, {name: value for name, value in settings.items() if name not in former})
         return cls(encoder, **parts, **{name: getattr(checked, name) for name in model.model_fields})
 
@@ -247,7 +248,7 @@ class Method(ABC):
         """Stack the rows of that name, in float64: [n_relations, ...]."""
         return np.stack([self._to_array(self.rows[name][relation]) for relation in self.index]).astype(np.float64)
 
-    def _vector_array(self, examples: Sequence[Example]) -> np.ndarray:
+    def vectors(self, examples: Sequence[Example]) -> np.ndarray:
         """Embed examples in the space where the method compares them: [n_examples, dim]."""
         return self.encoder.embed(examples)
 
@@ -264,9 +265,9 @@ class Method(ABC):
         others = tuple(example for example in self.kept if example.relation not in taught)
         earlier = [example for example in self.kept if example.relation in taught and example not in examples]
         if n:
-            vectors = self._vector_array(examples) if vectors is None else vectors
+            vectors = self.vectors(examples) if vectors is None else vectors
             if earlier:
-                vectors = np.concatenate([vectors, self._vector_array(earlier)])
+                vectors = np.concatenate([vectors, self.vectors(earlier)])
             others += tuple(nearest_of_each([*examples, *earlier], vectors, n=n, centres=centres))
         self.kept = others
 

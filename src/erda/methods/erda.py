@@ -10,31 +10,25 @@ import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
-from torch.nn import functional as F
 
 from erda.corpus.augment import MOST_NEIGHBOURS, PAPERS, Augmenter, AugmentSettings
 from erda.encoders.trainable import embed
-from erda.errors import StreamError
-from erda.fields import Fraction, Number, Weight, changed_settings
+from erda.fields import Number, Weight, changed_settings
 from erda.learning.losses import Objective, cosine_similarity, hard_negatives, relation_embeddings
 from erda.methods.trained import NotTiny, Trained
 from erda.text.keys import sentence_key
-from erda.types import Example, Relation, ScoreKind, Task
-
-MOST_KEYS = 10_000  # sentence keys kept per relation, the latest ones, to recognise sentences already learned
+from erda.types import Example, ScoreKind, Task
 
 
 @dataclass(eq=False)
 class Erda(Trained):
     """Margin losses in embedding space, a memory with hard negatives, and extra examples from unlabelled text.
 
-    Without an `augmenter` there are no extra examples (the paper's "w.o. DA"). `future` holds all relations of the
-    stream and is used only by `future_relations`. Scores are cosines.
+    Without an `augmenter` there are no extra examples (the paper's "w.o. DA"). Scores are cosines.
     """
 
     _: KW_ONLY
     augmenter: Augmenter | None = None
-    future: tuple[Relation, ...] = ()
     new_iterations: Number = 1  # iter_1: epochs on the new task
     memory_iterations: Number = 2  # iter_2: epochs on the new task and the memory
     temperature: NotTiny = 0.2  # of the softmax in L_ce; 1: the released code's
@@ -45,16 +39,12 @@ class Erda(Trained):
     multi_margin: Weight = 0.2  # m_1
     pairwise_margin: Weight = 0.2  # m_2
     contrastive_margin: Weight = 0.01  # m_3
-    average_multi_margin: bool = True  # divide L_mm by the number of wrong relations
-    unit_embeddings: bool = True  # scale name and exemplars to length 1, so that both weigh the same
-    future_relations: bool = False  # as in the released code: names of later relations take part in the losses
     memory_size: Number = 1  # exemplars per relation; 0: without memory
     augmentation: bool = True  # off: "w.o. DA"
     augment_below: Number = 50  # augment only relations with fewer examples than this
     augment: AugmentSettings = PAPERS
     # beyond the paper: neighbours of each earlier exemplar, searched again for every task
     n_rehearsed: Annotated[int, Field(ge=0, le=MOST_NEIGHBOURS)] = 0
-    mean_weight: Fraction = 0.0  # beyond the paper: weight of the mean against the name in prediction; 0: the paper's r
 
     name: ClassVar[str] = "erda"
     uses_names: ClassVar[bool] = True
@@ -77,8 +67,7 @@ class Erda(Trained):
         for _ in range(self.memory_iterations):
             self.prototypes = self._relation_embeddings()
             self._train(both, generator, epochs=1)
-        final = self._means(task) if self.mean_weight else self._relation_embeddings()
-        self._keep("prototype", final[: len(self.relations)])  # future relations are never predicted
+        self._keep("prototype", self._relation_embeddings())
 
     def _augment(self, task: Task) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
         """A of Algorithm 1: extra examples of the task's rare relations, and sentences that rehearse earlier relations.
@@ -111,7 +100,7 @@ class Erda(Trained):
         for relation in task.relations:
             own = [sentence_key(" ".join(one.tokens)) for one in task.examples if one.relation == relation.id]
             shown = dict.fromkeys([*_numbers(keys[relation.id]), *own] if relation.id in keys else own)
-            keys[relation.id] = torch.from_numpy(np.array([*shown][-MOST_KEYS:], np.uint64).view(np.int64))
+            keys[relation.id] = torch.from_numpy(np.array([*shown], np.uint64).view(np.int64))
         return [one for one in task.examples if len(keys[one.relation or ""]) < self.augment_below]
 
     def _train(self, items: Sequence[tuple[Example, bool]], generator: torch.Generator, *, epochs: int) -> None:
@@ -131,58 +120,20 @@ class Erda(Trained):
         return self._objective(vectors, self.prototypes, self._targets(examples), exemplars)
 
     def _relation_embeddings(self) -> Tensor:
-        """Compute r_i of all known relations, then of future ones, under the current encoder, without gradients."""
-        relations = [*self.relations, *self._unlearned()]
+        """Compute r_i of all known relations under the current encoder, without gradients: [n_relations, dim]."""
         with torch.no_grad():
-            names = self.encoder.encode_texts([relation.name for relation in relations])
-        grouped = _vectors_of_each(self.kept, embed(self.encoder, self.kept))
-        return relation_embeddings(relations, names, grouped, unit=self.unit_embeddings)
-
-    def _means(self, task: Task) -> Tensor:
-        """Compute the weighted sum of name and mean of every known relation: [n_relations, dim].
-
-        A relation's mean moves with its exemplars: its row stores the offset between the two means.
-        """
-        exemplars = _mean_of_each(self.kept, embed(self.encoder, self.kept))
-        taught = _mean_of_each(task.examples, embed(self.encoder, task.examples))
-        offsets = {relation: mean - exemplars.get(relation, 0) for relation, mean in taught.items()}
-        offsets = self.rows["offset"] = {**self.rows.get("offset", {}), **offsets}
-        means = torch.stack([offsets[relation] + exemplars.get(relation, 0) for relation in self.index])
-        with torch.no_grad():
-            names = F.normalize(self.encoder.encode_texts([relation.name for relation in self.relations]), dim=-1)
-        return (1 - self.mean_weight) * names + self.mean_weight * means
-
-    def _unlearned(self) -> list[Relation]:
-        """Return the later relations of the stream if `future_relations` is on; a real learner cannot know them."""
-        if not self.future_relations:
-            return []
-        unknown = {relation.id for relation in self.relations} - {relation.id for relation in self.future}
-        if unknown:
-            raise StreamError(
-                f"future_relations is on, but 'future' lacks {', '.join(sorted(unknown))}: pass all relations of the "
-                "stream, or turn it off."
-            )
-        return [relation for relation in self.future if relation.id not in self.index]
+            names = self.encoder.encode_texts([relation.name for relation in self.relations])
+        rows: dict[str, list[int]] = {}
+        for row, example in enumerate(self.kept):
+            rows.setdefault(example.relation or "", []).append(row)
+        vectors = embed(self.encoder, self.kept)
+        return relation_embeddings(self.relations, names, {relation: vectors[own] for relation, own in rows.items()})
 
     def _prepare(self) -> None:
         self.prototypes = self._stack("prototype")
 
     def _scores(self, examples: Sequence[Example]) -> Tensor:
         return cosine_similarity(embed(self.encoder, examples), self.prototypes)
-
-
-def _vectors_of_each(examples: Sequence[Example], vectors: Tensor) -> dict[str, Tensor]:
-    """Group vectors [n, dim] by the relation of their examples."""
-    rows: dict[str, list[int]] = {}
-    for row, example in enumerate(examples):
-        rows.setdefault(example.relation or "", []).append(row)
-    return {relation: vectors[own] for relation, own in rows.items()}
-
-
-def _mean_of_each(examples: Sequence[Example], vectors: Tensor) -> dict[str, Tensor]:
-    """Return the mean of each relation's unit vectors: relation -> [dim]."""
-    each = _vectors_of_each(examples, F.normalize(vectors, dim=-1))
-    return {relation: own.mean(dim=0) for relation, own in each.items()}
 
 
 def _numbers(keys: Tensor) -> list[int]:

@@ -33,7 +33,6 @@ class IdlvqC(Trained):
     own_rate: LearningRate = 0.0  # learning rate of references and scale; 0: the encoder's
     memory_size: Number = 1  # exemplars per relation; 0: old references are neither held in place nor calibrated
     unit_vectors: bool = False  # scale vectors to length 1, so that margin and weights suit every encoder
-    centred: bool = False  # reset the first task's references to means after training; not in the publication
 
     name: ClassVar[str] = "idlvq-c"
     score_kind: ClassVar[ScoreKind] = "negative distance"
@@ -61,8 +60,7 @@ class IdlvqC(Trained):
             drift, rows = self._means(old, self._vectors(old) - torch.stack(list(before.values())))
             references = references.index_add(0, rows, drift)
         vectors = self._vectors(new)
-        learned = self._means(new, vectors)[0] if self.centred and is_first else fresh.detach()
-        self._keep("reference", references.index_copy(0, taught, learned))
+        self._keep("reference", references.index_copy(0, taught, fresh.detach()))
         self.shared["scale"] = scale.detach()
         self._remember(new, self.memory_size, self._to_array(vectors))
 

@@ -67,7 +67,7 @@ class Posterior(Method):
     def _learn(self, task: Task, generator: Any) -> None:
         if not self.name_weight:
             task.check_examples()
-        vectors, targets = self._vector_array(task.examples), self._target_rows(task.examples)
+        vectors, targets = self.vectors(task.examples), self._target_rows(task.examples)
         counts, means, factors = (dict(self.rows.get(name, {})) for name in ("count", "mean", "factor"))
         for relation in task.relations:
             own = vectors[targets == self.index[relation.id]].astype(np.float64)
@@ -81,7 +81,7 @@ class Posterior(Method):
         self._read_names(task.relations)
         self._remember(task.examples, 1, vectors, centres=means)
 
-    def _vector_array(self, examples: Sequence[Example]) -> np.ndarray:
+    def vectors(self, examples: Sequence[Example]) -> np.ndarray:
         """Vectors of length 1: [n_examples, dim]."""
         vectors = unit_rows(self.encoder.embed(examples))
         if not np.isfinite(vectors).all():
@@ -209,10 +209,6 @@ class Posterior(Method):
         names = self._stacked("name")
         return np.asarray(names - np.concatenate([names, self.shared["common"]]).mean(axis=0))
 
-    def vectors(self, examples: Sequence[Example]) -> np.ndarray:
-        """Vectors of length 1: [n_examples, dim]."""
-        return self._vector_array(examples)
-
     def taught_vectors(self, relation_id: str) -> np.ndarray:
         """Recover the vectors of a relation's examples, in the order of learning: [n, dim].
 
@@ -243,7 +239,7 @@ class Posterior(Method):
         return np.eye(len(between)) * trace / len(between)
 
     def _scores(self, examples: Sequence[Example]) -> np.ndarray:
-        return self.fitted.scores(self._vector_array(examples))
+        return self.fitted.scores(self.vectors(examples))
 
 
 def sentences_of(relation: Relation) -> list[Example]:

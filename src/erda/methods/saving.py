@@ -1,41 +1,40 @@
-"""Saved methods: a folder with `method.json` (settings, relations) and `weights-*.safetensors` (arrays). No pickle.
+"""Saved methods: a folder with one file, `method.safetensors`. Its metadata holds settings and relations. No pickle.
 
-`method.json` holds the sha256 of the weights and of itself, so damage is detected at loading.
+The metadata also holds the sha256 of the arrays and of itself, so damage is detected at loading.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
 from erda import __version__
 from erda.encoders.contract import Encoder
-from erda.errors import ErdaError, ModelError, WriteError
-from erda.files import check_path, inside, is_unfinished, read_bytes, read_json, verify_sha256, write_bytes, write_json
+from erda.errors import ErdaError, ModelError
+from erda.files import decode_sealed, is_unfinished, remove_unfinished, sealed, user_path, write_bytes
 from erda.methods.base import Checkpoint, Method
 from erda.types import EncoderSpec, Example, Relation
 
-ABOUT = "method.json"
-WEIGHTS = re.compile(r"weights-[0-9a-f]{16}\.safetensors")
-DAMAGED = "It is damaged or was changed; save the method again."
+FILE, METADATA = "method.safetensors", "erda"
+AGAIN = "Save the method again."
 
 
 class SavedMethod(BaseModel):
-    """The content of `method.json`."""
+    """The metadata of a saved method."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
-    format: Literal[2] = 2
-    files: dict[str, str]  # name of the weights -> sha256
+    format: Literal[3] = 3
+    arrays: str  # sha256
     erda: str
     method: str
     settings: dict[str, bool | int | float | str]
@@ -44,36 +43,13 @@ class SavedMethod(BaseModel):
     relations: tuple[Relation, ...]
     kept: tuple[Example, ...]
     rows: tuple[str, ...]  # names; the tensors are `rows.NAME.0`, `rows.NAME.1`, in the order of the relations
-    digest: str = ""  # sha256 of all other fields
-
-    def own_digest(self) -> str:
-        """Compute the expected value of `digest`."""
-        rest = self.model_dump(mode="json", exclude={"digest"})
-        return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
-
-
-# -- writing -----------------------------------------------------------------------------------------------------------
+    seal: str = ""  # sha256 of all other fields (`erda.files.sealed`)
 
 
 def save_method(method: Method, directory: Path) -> None:
-    """Write new weights beside the old, then `method.json`, which names them: a kill leaves the earlier save intact."""
-    check_path(directory)
-    directory = directory.resolve()
-    _reject_other_files(directory)
-    try:
-        _write(method, directory)
-    except (OSError, WriteError) as error:
-        reason = error.__cause__ if isinstance(error, WriteError) else error
-        raise WriteError(f"Cannot save to {directory}: {reason}. The earlier save is intact.") from error
-    finally:  # remove earlier weights and leftovers of an interrupted save
-        with suppress(OSError, ErdaError):
-            named = read_json(directory / ABOUT, SavedMethod).files if (directory / ABOUT).exists() else {}
-            for path in directory.iterdir():
-                if _is_part(path.name) and path.name not in named:
-                    path.unlink(missing_ok=True)
-
-
-def _write(method: Method, folder: Path) -> None:
+    """Write a method to a folder; a failed or killed save leaves the earlier one intact."""
+    folder = user_path(directory).resolve()
+    _reject_other_files(folder)
     state = method.checkpoint()
     tensors = {f"encoder.{name}": tensor for name, tensor in state.weights.items()}
     tensors |= {f"shared.{name}": tensor for name, tensor in state.shared.items()}
@@ -82,12 +58,9 @@ def _write(method: Method, folder: Path) -> None:
         for name, rows in state.rows.items()
         for number, relation in enumerate(state.relations)
     }
-    content = save({name: np.asarray(array, order="C") for name, array in tensors.items()})
-    digest = hashlib.sha256(content).hexdigest()
-    weights = f"weights-{digest[:16]}.safetensors"
-    write_bytes(folder / weights, content)
+    arrays = {name: np.asarray(array, order="C") for name, array in tensors.items()}
     about = SavedMethod(
-        files={weights: digest},
+        arrays=_digest(arrays),
         erda=__version__,
         method=method.name,
         settings=method.settings(),
@@ -97,43 +70,33 @@ def _write(method: Method, folder: Path) -> None:
         kept=state.kept,
         rows=tuple(state.rows),
     )
-    write_json(folder / ABOUT, about.model_copy(update={"digest": about.own_digest()}))
+    write_bytes(folder / FILE, save(arrays, {METADATA: json.dumps(sealed(about))}))
+    remove_unfinished(folder)
 
 
-def _reject_other_files(directory: Path) -> None:
+def _reject_other_files(folder: Path) -> None:
     """Raise if a folder holds files that no save of a method wrote."""
-    try:
-        others = {path.name for path in directory.iterdir() if not _is_part(path.name)} if directory.exists() else set()
-        if others == {ABOUT}:
-            read_json(directory / ABOUT, SavedMethod)
-        if others <= {ABOUT}:
+    with suppress(OSError, ErdaError):
+        names = {path.name for path in folder.iterdir()} if folder.exists() else set()
+        others = {name for name in names if not is_unfinished(name)}
+        if not others or (others == {FILE} and _read(folder)):
             return
-    except (OSError, ErdaError):
-        pass
-    raise ModelError(f"{directory} exists and holds other files than a saved method; name another folder.")
+    raise ModelError(f"{folder} exists and holds other files than a saved method; name another folder.")
 
 
-def _is_part(name: str) -> bool:
-    return is_unfinished(name) or WEIGHTS.fullmatch(name) is not None
-
-
-# -- reading -----------------------------------------------------------------------------------------------------------
-
-
-def load_method(directory: Path, *, encoder: Encoder | None = None, device: str = "cpu", **parts: Any) -> Method:
+def load_method(directory: Path, *, encoder: Encoder | None = None, **parts: Any) -> Method:
     """Load a saved method. Without `encoder`, the encoder named in the folder is built."""
     from erda.encoders import build_encoder
     from erda.methods import find_method
 
-    check_path(directory)
-    directory = directory.resolve()
-    about, tensors = _read(directory)
+    folder = user_path(directory).resolve()
+    about, tensors = _read(folder)
     kind = find_method(about.method)
     if encoder is None:
-        encoder = build_encoder(about.encoder.name, device=device, **dict[str, Any](about.encoder.settings))
+        encoder = build_encoder(about.encoder.name, **dict[str, Any](about.encoder.settings))
     if encoder.spec.fingerprint != about.encoder.fingerprint:
         raise ModelError(
-            f"{directory} was learned with other weights of encoder '{about.encoder.name}' "
+            f"{folder} was learned with other weights of encoder '{about.encoder.name}' "
             f"({about.encoder.fingerprint[:8]}, not {encoder.spec.fingerprint[:8]})."
         )
     method = kind.from_settings(encoder, about.settings, **parts)
@@ -148,23 +111,24 @@ def load_method(directory: Path, *, encoder: Encoder | None = None, device: str 
         }
         method.restore(Checkpoint(about.method, about.n_tasks, about.relations, about.kept, rows, shared, weights))
     except (KeyError, RuntimeError, ValueError) as error:  # intact, but the method stores other arrays today
-        raise ModelError(
-            f"{directory} does not fit method '{about.method}' of erda {__version__} ({error!r})."
-        ) from error
+        raise ModelError(f"{folder} does not fit method '{about.method}' of erda {__version__} ({error!r}).") from error
     return method
 
 
-def _read(directory: Path) -> tuple[SavedMethod, dict[str, np.ndarray]]:
-    place = directory / ABOUT
+def _read(folder: Path) -> tuple[SavedMethod, dict[str, np.ndarray]]:
+    place = folder / FILE
     if not place.is_file():
-        raise ModelError(f"{place} is missing; {directory} does not hold a saved method.")
-    about = read_json(place, SavedMethod, error=ModelError, remedy=DAMAGED)
-    if about.digest != about.own_digest():
-        raise ModelError(f"{place}: wrong checksum. {DAMAGED}")
-    ((name, digest),) = about.files.items()
-    weights = inside(directory, name, error=ModelError)
-    verify_sha256(weights, digest, error=ModelError, remedy=DAMAGED)
+        raise ModelError(f"{place} is missing; {folder} does not hold a saved method.")
     try:
-        return about, load(read_bytes(weights, error=ModelError))
+        with safe_open(place, framework="numpy") as file:
+            metadata, arrays = file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
-        raise ModelError(f"{weights}: cannot be read ({error}). {DAMAGED}") from error
+        raise ModelError(f"{place}: cannot be read ({error}). {AGAIN}") from error
+    about = decode_sealed(metadata.get(METADATA, ""), SavedMethod, place=str(place), error=ModelError, remedy=AGAIN)
+    if _digest(arrays) != about.arrays:
+        raise ModelError(f"{place}: was changed or damaged since it was written. {AGAIN}")
+    return about, arrays
+
+
+def _digest(arrays: Mapping[str, np.ndarray]) -> str:
+    return hashlib.sha256(save(dict(arrays))).hexdigest()

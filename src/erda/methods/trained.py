@@ -32,7 +32,6 @@ class Trained(Method):
     _: KW_ONLY
     batch_size: Count = 5
     learning_rate: LearningRate = 0.0  # 0: the encoder's own
-    max_gradient_norm: NotTiny = 1.0
     train_encoder: bool = True  # off: the encoder is frozen, and only the method's own parameters learn
 
     def __post_init__(self) -> None:
@@ -65,11 +64,10 @@ class Trained(Method):
                 items,
                 loss,
                 [*encoders, *parameters],
-                learning_rate=[rate] * len(encoders) + [own_rate or rate] * len(parameters),
+                learning_rates=[rate] * len(encoders) + [own_rate or rate] * len(parameters),
                 generator=generator,
                 epochs=epochs,
                 batch_size=self.batch_size,
-                max_gradient_norm=self.max_gradient_norm,
             )
         finally:
             self.encoder.eval()
@@ -97,7 +95,8 @@ class Trained(Method):
         """Embed examples in the space where the method compares them, without gradients: [n_examples, dim]."""
         return embed(self.encoder, examples)
 
-    def _vector_array(self, examples: Sequence[Example]) -> np.ndarray:
+    def vectors(self, examples: Sequence[Example]) -> np.ndarray:
+        """Embed examples as `_vectors` does."""
         return self._to_array(self._vectors(examples))
 
     def _targets(self, examples: Sequence[Example]) -> Tensor:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from erda import __version__
 from erda.app.extractor import Extractor
 from erda.serve import jobs, label_studio, review_routes, routes, status_routes
 from erda.serve.failures import add_failures
-from erda.serve.guard import LOOPBACK, App, Guard, is_loopback
+from erda.serve.guard import LOOPBACK, Guard, is_loopback
 from erda.serve.service import ServerLimits, Service
 
 
@@ -30,7 +31,7 @@ class ServerSettings:
 
 
 def build_application(
-    settings: ServerSettings, extractor: Extractor | None = None, *, write: Callable[[App], App] | None = None
+    settings: ServerSettings, extractor: Extractor | None = None, *, write: Callable[[ASGIApp], ASGIApp] | None = None
 ) -> FastAPI:
     """Build the application. The extractor is opened now; its encoder loads in the background.
 
@@ -53,16 +54,8 @@ def build_application(
     )
     app.state.service, app.state.desk = service, desk
     app.state.jobs, app.state.metrics = jobs.Jobs(service), status_routes.ServerMetrics(service)
-    for router in (
-        routes.questions,
-        routes.teaching,
-        jobs.router,
-        routes.views,
-        review_routes.router,
-        status_routes.router,
-        label_studio.router,
-    ):
-        app.include_router(router)
+    for module in (routes, jobs, review_routes, status_routes, label_studio):
+        app.include_router(module.router)
     app.mount("/page", status_routes.page_files)
     add_failures(app, service.folder)
     if write is not None:

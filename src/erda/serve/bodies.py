@@ -11,8 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from erda.answers import Pairs
 from erda.app.inputs import LONGEST_DESCRIPTION, MOST_CHARACTERS, example_of, read_each
+from erda.app.texts import AnnotatedText
 from erda.app.version import TOP
-from erda.data.formats import example_to_json
+from erda.data.formats.jsonl_examples import EntityRow, example_to_json
 from erda.errors import DataError
 from erda.serve.failures import Refused
 from erda.text.marks import Mark
@@ -40,10 +41,6 @@ class Body(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", json_schema_extra=add_examples)
 
 
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split())
-
-
 class EntityBody(Body):
     """An entity: characters of `text`, or tokens of `tokens`, the end excluded; `name`, if given, is their text."""
 
@@ -52,20 +49,16 @@ class EntityBody(Body):
     id: Name | None = None
     type: Name | None = None
 
-    def refuse_mismatch(self, text: str, role: str) -> None:
-        """Reject a name that is not at the span: the offsets do not count the characters of `text`."""
-        start, end = self.span
-        there = text[start:end]
-        if self.name is not None and _plain(there) != _plain(self.name):
-            raise DataError(
-                f"{role}: characters {start} to {end} of the text are '{there[:80]}', not '{self.name[:80]}'. Spans "
-                "count characters (Unicode code points) from 0 and exclude their end."
-            )
 
-    def mark(self, text: str) -> Mark:
-        """The entity as a mark in a text."""
-        self.refuse_mismatch(text, "entities")
-        return Mark(self.span[0], self.span[1], self.name, self.id, self.type)
+def refuse_mismatch(entity: EntityBody | EntityRow, text: str, role: str = "entities") -> None:
+    """Reject a name that is not at the span: the offsets do not count the characters of `text`."""
+    start, end = entity.span
+    there, name = text[start:end], entity.name
+    if name is not None and there.casefold().split() != name.casefold().split():
+        raise DataError(
+            f"{role}: characters {start} to {end} of the text are '{there[:80]}', not '{name[:80]}'. Spans "
+            "count characters (Unicode code points) from 0 and exclude their end."
+        )
 
 
 EntityBodies = Annotated[list[Name | EntityBody], Field(max_length=10_000)]
@@ -85,7 +78,7 @@ class ExampleBody(Body):
         """The example, validated."""
         for role, entity in (("head", self.head), ("tail", self.tail)):
             if entity is not None and self.text is not None:
-                entity.refuse_mismatch(self.text, role)
+                refuse_mismatch(entity, self.text, role)
         return example_of(self.model_dump(exclude_none=True, include=set(ExampleBody.model_fields)))
 
 
@@ -132,7 +125,13 @@ class DocumentBody(Body):
         """The entities as the library accepts them."""
         if self.entities is None:
             return None
-        return [one if isinstance(one, str) else one.mark(self.text) for one in self.entities]
+        for one in self.entities:
+            if isinstance(one, EntityBody):
+                refuse_mismatch(one, self.text)
+        return [
+            one if isinstance(one, str) else Mark(one.span[0], one.span[1], one.name, one.id, one.type)
+            for one in self.entities
+        ]
 
 
 class ExtractBody(Body):
@@ -141,9 +140,7 @@ class ExtractBody(Body):
     text: Annotated[str, Field(max_length=1_000_000)] | None = None
     entities: EntityBodies | None = None
     documents: Annotated[list[DocumentBody], Field(max_length=50_000)] | None = None
-    keep: Annotated[Pairs, Field(description="of the two directions of a pair; all: also pairs without a relation")] = (
-        "likelier"
-    )
+    keep: Annotated[Pairs, Field(description="directions of a pair; all: also those without a relation")] = "likelier"
     top: Annotated[int, Field(ge=1, le=1_000)] = TOP
     min_confidence: Confidence | None = None
     pronouns: bool = True
@@ -160,11 +157,10 @@ class TeachBody(Body):
     job: bool = False
 
 
-class JudgeBody(ExampleBody):
+class JudgeBody(LabelledBody):
     """A sentence, a known relation, and whether it holds between the two entities."""
 
     relation: Name
-    holds: bool = True
 
 
 class SuggestBody(Body):
@@ -212,34 +208,11 @@ class DeclareBody(Body):
     tail_types: Annotated[list[Name], Field(max_length=100)] | None = None
 
 
-class AnnotatedRelationBody(Body):
-    """A relation between two entities of a text: their places in `entities`, counted from 0."""
-
-    head: Whole
-    tail: Whole
-    relation: Name
-
-
-class AnnotatedBody(Body):
-    """A text with all its entities and all relations that hold between them."""
-
-    text: Annotated[str, Field(min_length=1, max_length=1_000_000)]
-    entities: Annotated[list[EntityBody], Field(max_length=10_000)]
-    relations: Annotated[list[AnnotatedRelationBody], Field(max_length=10_000)]
-    id: Name | None = None
-
-    def row(self) -> dict[str, Any]:
-        """A row of annotated texts (`erda.app.texts`)."""
-        for one in self.entities:
-            one.refuse_mismatch(self.text, "entities")
-        return self.model_dump(exclude_none=True)
-
-
 class TuneBody(Body):
     """Labelled examples, which tune `predict`, or annotated `texts`, which tune `extract`."""
 
     examples: Annotated[list[Sentence | LabelledBody], Field(max_length=50_000)] = []
-    texts: Annotated[list[AnnotatedBody], Field(max_length=50_000)] = []
+    texts: Annotated[list[AnnotatedText], Field(max_length=50_000)] = []
     precision: Annotated[float, Field(gt=0, lt=1, description="share of answers that is to be right")] = 0.9
     no_relation: Annotated[list[Name], Field(max_length=100)] = []
 

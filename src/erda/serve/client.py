@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 import time
 import zipfile
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, overload
 
 import requests
@@ -18,7 +19,7 @@ from erda.app.inputs import ExampleInput, labelled_rows_of
 from erda.app.review import RECENT, ReviewProgress
 from erda.app.state import Lesson, VersionInfo
 from erda.app.texts import AnnotatedText, is_annotated, read_annotated
-from erda.data.formats import example_to_json
+from erda.data.formats.jsonl_examples import example_to_json
 from erda.errors import DataError, ErdaError, ModelError
 from erda.files import decode, user_path
 from erda.serve import wire
@@ -29,7 +30,6 @@ BATCH = 500  # sentences per request
 SECONDS = 300.0  # for an answer
 POLL_SECONDS = 0.2  # between two looks at a job
 NO_TOKEN = "The token is missing or wrong. Pass it: Client(url, token=...)."
-Call = Callable[[str, dict[str, Any]], Any]  # (path, body) -> answer
 
 
 class Client:
@@ -123,7 +123,7 @@ class Client:
         self, texts: Iterable[str] | None = None, *, relation: str | None = None, pronouns: bool = True
     ) -> ClientReview:
         """Judge pairs of entities of texts, one after another; without texts, continue with the server's texts."""
-        return ClientReview(lambda *call: self._call("POST", *call), texts, relation=relation, pronouns=pronouns)
+        return ClientReview(self, texts, relation=relation, pronouns=pronouns)
 
     # -- teaching ------------------------------------------------------------------------------------------------------
 
@@ -226,14 +226,11 @@ class Client:
         place = user_path(folder)
         if place.exists():
             raise DataError(f"{place} exists; name another folder.")
-        with zipfile.ZipFile(io.BytesIO(self._answer("GET", "/v1/export").content)) as file:
-            for name in file.namelist():
-                path = place / Path(name).relative_to("extractor")
-                if ".." in path.parts:
-                    raise DataError(f"{self.url}: the export names a file outside its folder ({name}).")
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(file.read(name))
-        return place
+        place.parent.mkdir(parents=True, exist_ok=True)
+        content = io.BytesIO(self._answer("GET", "/v1/export").content)
+        with TemporaryDirectory(dir=place.parent) as beside, zipfile.ZipFile(content) as file:
+            file.extractall(beside)  # never writes outside the folder
+            return (Path(beside) / "extractor").rename(place)
 
     # -- HTTP ----------------------------------------------------------------------------------------------------------
 
@@ -288,11 +285,11 @@ class ClientReview:
     Without texts, the review that is open on the server continues.
     """
 
-    def __init__(self, call: Call, texts: Iterable[str] | None, *, relation: str | None, pronouns: bool) -> None:
-        self._call, self.relation = call, relation
+    def __init__(self, client: Client, texts: Iterable[str] | None, *, relation: str | None, pronouns: bool) -> None:
+        self._client, self.relation = client, relation
         self._done: list[list[str]] = []  # keys of each decision of this object
         if texts is not None:
-            call("/v1/review/texts", {"texts": list(texts), "pronouns": pronouns})
+            client._call("POST", "/v1/review/texts", {"texts": list(texts), "pronouns": pronouns})
         self._row = self._post("next")
 
     @property
@@ -347,4 +344,4 @@ class ClientReview:
             self._done.append(self._row["keys"])
 
     def _post(self, what: str, **body: Any) -> Any:
-        return self._call(f"/v1/review/{what}", {"relation": self.relation, **body})
+        return self._client._call("POST", f"/v1/review/{what}", {"relation": self.relation, **body})

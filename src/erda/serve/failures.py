@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from pathlib import Path
@@ -35,8 +34,6 @@ class Failure(BaseModel):
     message: str  # a sentence for people
     where: str = ""  # the field, header or example at fault
 
-    model_config = {"json_schema_extra": {"examples": [{"error": "invalid", "message": "the text is empty."}]}}
-
 
 Documented = dict[int | str, dict[str, Any]]  # of FastAPI's `responses`
 FAILURES: Documented = {"default": {"model": Failure, "description": "A failure (docs/server.md lists the statuses)."}}
@@ -58,22 +55,12 @@ class Refused(Exception):  # noqa: N818 (an answer, not a fault of ours)
         self.status, self.failure = status, Failure(error=error, message=message, where=where)
 
 
-class Json(JSONResponse):
-    """A JSON answer; a lone surrogate is replaced, since it has no UTF-8."""
-
-    def render(self, content: Any) -> bytes:
-        """Encode the content."""
-        return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
-            "utf-8", "replace"
-        )
-
-
-def refusal(fault: Refused) -> Json:
+def refusal(fault: Refused) -> JSONResponse:
     """The answer to a rejected request."""
     headers = {"retry-after": "1"} if fault.status == 503 else {}
     if fault.status == 401:
         headers["www-authenticate"] = 'Bearer realm="erda"'
-    return Json(fault.failure.model_dump(), fault.status, headers)
+    return JSONResponse(fault.failure.model_dump(), fault.status, headers)
 
 
 def refused(fault: Exception, folder: Path) -> Refused:
@@ -99,16 +86,16 @@ def refused(fault: Exception, folder: Path) -> Refused:
 def add_failures(app: FastAPI, folder: Path) -> None:
     """Answer every fault with the one error body."""
 
-    async def of_library(request: Request, fault: Exception) -> Json:
+    async def of_library(request: Request, fault: Exception) -> JSONResponse:
         return refusal(refused(fault, folder))
 
-    async def of_body(request: Request, fault: Exception) -> Json:
+    async def of_body(request: Request, fault: Exception) -> JSONResponse:
         assert isinstance(fault, RequestValidationError)
         said = [(_place(one["loc"]), fault_text(one)) for one in fault.errors()]
         message = join_faults([f"{place}: {text}" if place else text for place, text in said])
         return refusal(Refused(422, "invalid", printable(message), said[0][0]))
 
-    async def of_path(request: Request, fault: Exception) -> Json:
+    async def of_path(request: Request, fault: Exception) -> JSONResponse:
         assert isinstance(fault, HTTPException)
         answer = refusal(Refused(fault.status_code, _NAMES[fault.status_code], f"{fault.detail}.", request.url.path))
         answer.headers.update(fault.headers or {})

@@ -12,32 +12,22 @@ import binascii
 import hashlib
 import hmac
 import ipaddress
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Callable
 from contextlib import suppress
 from time import perf_counter
-from typing import Any
 
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.responses import RedirectResponse
 from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from erda.serve.failures import Refused, refusal
 from erda.serve.service import ServerLimits
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Count = Callable[[Scope, int, float], None]  # receives the request, its status and its seconds
 
 OPEN = ("/health", "/ready")  # answered without a token: they hold no data
-SAFE = ("GET", "HEAD", "OPTIONS")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-NO_TOKEN_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
-<title>erda: token needed</title><link rel="icon" href="data:,"><h1>This page needs a token</h1>
-<p>Open the address that <code>erda serve</code> printed when it started: it carries the token.</p>
-<p>The token is also in the file that was given as <code>--token-file</code>.</p></html>"""
 CONTENT_POLICY = "default-src 'self'; img-src 'self' data: blob:; frame-ancestors 'none'; base-uri 'none'"
 HEADERS = {
     "content-security-policy": f"{CONTENT_POLICY}; form-action 'none'",
@@ -58,13 +48,13 @@ class Guard:
 
     def __init__(
         self,
-        app: App,
+        app: ASGIApp,
         *,
         limits: ServerLimits,
         hosts: frozenset[str],
         any_address: bool = False,
         token: str | None = None,
-        count: Count = lambda scope, status, seconds: None,
+        count: Count,
     ) -> None:
         self._app, self._limits, self._hosts, self._any_address = app, limits, hosts, any_address
         self._token, self._count, self._n_active = (token.encode() if token is not None else None), count, 0
@@ -73,13 +63,11 @@ class Guard:
         """Answer or reject one request; other protocols than HTTP do not exist here."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
-            return
         if scope["type"] != "http":
-            await send({"type": "websocket.close", "code": 1008})
             return
         start, status = perf_counter(), 500
 
-        async def guarded(message: MutableMapping[str, Any]) -> None:
+        async def guarded(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status, headers = message["status"], MutableHeaders(scope=message)
@@ -98,32 +86,32 @@ class Guard:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = HTTPConnection(scope)
         try:
-            headers = single_headers(scope)
-            self._check_source(scope, headers)
+            self._check_source(request)
             if self._token is not None and scope["path"] not in OPEN:
                 if scope["path"] == "/" and self._is_token(request.query_params.get("token", "")):
-                    await self._open_page(scope, receive, send)
+                    # A browser opens the printed URL: send it to the page with a cookie, without the token.
+                    answer = RedirectResponse("/", 303)
+                    answer.set_cookie(*self._cookie, httponly=True, samesite="strict")
+                    await answer(scope, receive, send)
                     return
                 self._check_token(request)
             if self._n_active > self._limits.n_active:
                 raise Refused(503, "queue_full", f"{self._n_active:,} requests are in progress. Ask again in a moment.")
-            body = await self._body(scope, headers, receive)
+            body = await self._body(request, receive)
         except Refused as fault:
-            wants_page = scope["path"] == "/" and "text/html" in request.headers.get("accept", "")
-            answer = HTMLResponse(NO_TOKEN_PAGE, 401) if wants_page and fault.status == 401 else refusal(fault)
-            await answer(scope, receive, send)
+            await refusal(fault)(scope, receive, send)
         else:
             await self._app(scope, replay_body(body, receive), send)
 
-    def _check_source(self, scope: Scope, headers: Mapping[str, str]) -> None:
-        host = headers.get("host", "")
+    def _check_source(self, request: HTTPConnection) -> None:
+        headers = request.headers
+        host, origin = headers.get("host", ""), headers.get("origin")
         name = host_name(host)
         if name not in self._hosts and not (self._any_address and is_address(name)):
             raise Refused(421, "wrong_host", f"This server is not called '{name[:80]}'. See --allow-host.", "Host")
-        origin = headers.get("origin")
         if origin is not None and origin.casefold() not in (f"http://{host}".casefold(), f"https://{host}".casefold()):
             raise Refused(403, "foreign_origin", "Pages of another origin cannot use this server.", "Origin")
-        if headers.get("sec-fetch-site") in ("cross-site", "same-site") and scope["path"].startswith("/v1/"):
+        if headers.get("sec-fetch-site") in ("cross-site", "same-site") and request.scope["path"].startswith("/v1/"):
             raise Refused(403, "foreign_origin", "Pages of another site cannot use this server.", "Sec-Fetch-Site")
 
     # -- the token -----------------------------------------------------------------------------------------------------
@@ -148,20 +136,15 @@ class Guard:
         digest = hmac.new(self._token or b"", b"cookie", hashlib.sha256).hexdigest()
         return f"erda-{digest[:8]}", digest[8:]
 
-    async def _open_page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send a browser that opens the printed URL to the page, with a cookie and without the token in its address."""
-        answer = RedirectResponse("/", 303)
-        answer.set_cookie(*self._cookie, httponly=True, samesite="strict")
-        await answer(scope, receive, send)
-
     # -- the body ------------------------------------------------------------------------------------------------------
 
-    async def _body(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> bytes:
+    async def _body(self, request: HTTPConnection, receive: Receive) -> bytes:
         """Read the whole body, which is small; only JSON is accepted."""
-        length, most = headers.get("content-length", "0"), self._limits.body_size
+        headers, most = request.headers, self._limits.body_size
+        length = headers.get("content-length", "0")
         has_body = length != "0" or "transfer-encoding" in headers
         is_json = headers.get("content-type", "").partition(";")[0].strip().casefold() == "application/json"
-        if (scope["method"] not in (*SAFE, "DELETE") or has_body) and not is_json:
+        if (request.scope["method"] not in ("GET", "HEAD", "OPTIONS", "DELETE") or has_body) and not is_json:
             how = "send 'Content-Type: application/json'."
             raise Refused(415, "not_json", f"The body must be JSON: {how}", "Content-Type")
         too_large = Refused(413, "too_large", f"The body is larger than {most:,} bytes. Send less at once.", "body")
@@ -177,17 +160,6 @@ class Guard:
                 raise too_large
             has_body = message.get("more_body", False)
         return bytes(body)
-
-
-def single_headers(scope: Scope) -> dict[str, str]:
-    """The headers by their names in small letters; headers that decide about access must not come twice."""
-    found: dict[str, str] = {}
-    for name, value in scope["headers"]:
-        key = name.decode("latin-1").lower()
-        if key in found and key in ("host", "origin", "authorization", "content-type", "content-length"):
-            raise Refused(400, "unreadable", f"The header {key} occurs twice.", key)
-        found[key] = value.decode("latin-1").strip()
-    return found
 
 
 def host_name(host: str) -> str:
@@ -211,9 +183,9 @@ def is_loopback(host: str) -> bool:
 
 def replay_body(body: bytes, receive: Receive) -> Receive:
     """A `receive` that returns a body already read, then the messages that follow."""
-    messages = [{"type": "http.request", "body": body, "more_body": False}]
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def replay() -> MutableMapping[str, Any]:
+    async def replay() -> Message:
         return messages.pop() if messages else await receive()
 
     return replay

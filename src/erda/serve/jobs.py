@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from time import time
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Depends, Path, Response
+from fastapi.responses import JSONResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
-from erda.serve.failures import FAILURES, FAILURES_IN_JSON, Json, Refused, refused, replies
-from erda.serve.service import Service, TheService
-from erda.serve.wire import JobReply, JobsReply
+from erda.serve.failures import FAILURES, FAILURES_IN_JSON, Refused, refused, replies
+from erda.serve.service import Service, TheService, part_of_server
+from erda.serve.wire import JobReply, OpenModel
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=FAILURES)
 FINISHED = ("done", "failed", "cancelled")
@@ -27,10 +28,6 @@ POLL_SECONDS = 0.1
 STOPPED = "The server stopped before this job was done. Post it again."
 Progress = Callable[[int, int], None]  # receives (done, total)
 Work = Callable[[Progress], dict[str, Any]]
-
-
-class JobCancelledError(Exception):
-    """Raised inside a job that a client has cancelled."""
 
 
 @dataclass(slots=True)
@@ -58,46 +55,30 @@ class Jobs:
     """The jobs of a server, oldest first."""
 
     def __init__(self, service: Service) -> None:
-        self._service, self._jobs, self._is_stopping = service, dict[str, Job](), False
+        self.by_id, self._service, self.is_stopping = dict[str, Job](), service, False
         self._thread = ThreadPoolExecutor(1, "erda-jobs")
 
-    def add(self, job: Job) -> Json:
+    def add(self, job: Job) -> JSONResponse:
         """Queue a job and answer with it; the oldest finished jobs are forgotten."""
-        unfinished = sum(one.state not in FINISHED for one in self._jobs.values())
+        unfinished = sum(one.state not in FINISHED for one in self.by_id.values())
         if unfinished >= self._service.limits.n_jobs:
             raise Refused(503, "queue_full", f"{unfinished} jobs wait already. Post it again later.")
-        finished = [id for id, one in self._jobs.items() if one.state in FINISHED]
-        for id in finished[: -self._service.limits.n_kept_jobs]:
-            del self._jobs[id]
-        self._jobs[job.id], accepted = job, Json(job.row(), 202)
+        finished = [id for id, one in self.by_id.items() if one.state in FINISHED]
+        for id in finished[: -self._service.limits.n_jobs]:
+            del self.by_id[id]
+        self.by_id[job.id], accepted = job, JSONResponse(job.row(), 202)
         self._thread.submit(self._run, job)
         return accepted
 
-    def list(self) -> list[Job]:
-        """All jobs, oldest first."""
-        return list(self._jobs.values())
-
-    def get(self, id: str) -> Job:
-        """One job."""
-        if id not in self._jobs:
-            raise Refused(404, "unknown_job", f"There is no job '{id[:40]}'. Jobs end with the server.", "id")
-        return self._jobs[id]
-
-    def interrupt(self) -> None:
-        """Let the running job fail at its next step, and those that wait at once."""
-        self._is_stopping = True
-
     def stop(self) -> None:
-        """Interrupt all jobs, and wait until none runs."""
-        self.interrupt()
+        """Let the running job fail at its next step, and those that wait at once."""
+        self.is_stopping = True
         self._thread.shutdown(wait=True)
 
     def _run(self, job: Job) -> None:
         def progress(done: int, total: int) -> None:
             job.done, job.total = min(done, total), total
-            if job.is_cancelled:
-                raise JobCancelledError
-            if self._is_stopping:
+            if job.is_cancelled or self.is_stopping:
                 raise Refused(503, "interrupted", STOPPED)
 
         try:
@@ -105,51 +86,47 @@ class Jobs:
             job.state = "running"
             job.result = job.work(progress)
             job.done, job.state = job.total, "done"
-        except JobCancelledError:
-            job.state = "cancelled"
         except Exception as fault:
-            job.failure, job.state = refused(fault, self._service.folder).failure.model_dump(), "failed"
+            if not job.is_cancelled:
+                job.failure = refused(fault, self._service.folder).failure.model_dump()
+            job.state = "cancelled" if job.is_cancelled else "failed"
         job.work = lambda progress: {}  # a finished job keeps no sentences
 
 
 # -- routes ------------------------------------------------------------------------------------------------------------
 
 
-async def jobs_of(request: Request) -> Jobs:
-    """The jobs of the server."""
-    jobs: Jobs = request.app.state.jobs
-    return jobs
-
-
-TheJobs = Annotated[Jobs, Depends(jobs_of)]
+TheJobs = Annotated[Jobs, part_of_server("jobs")]
 
 
 async def job_of(id: Annotated[str, Path(max_length=40, examples=["0123456789abcdef"])], jobs: TheJobs) -> Job:
     """The job of a path; unknown ones are rejected before an answer begins."""
-    return jobs.get(id)
+    if id not in jobs.by_id:
+        raise Refused(404, "unknown_job", f"There is no job '{id[:40]}'. Jobs end with the server.", "id")
+    return jobs.by_id[id]
 
 
 TheJob = Annotated[Job, Depends(job_of)]
-JOB = replies(JobReply, "The job.")
+JOB, ACCEPTED = replies(JobReply, "The job."), replies(JobReply, "Large work: a job.", status=202)
 
 
-@router.get("", responses=replies(JobsReply, "All jobs."))
+@router.get("", responses=replies(OpenModel, "All jobs, oldest first: `jobs`."))
 async def list_jobs(jobs: TheJobs) -> Response:
     """List all jobs, oldest first, without their results."""
-    return Json({"jobs": [one.row() for one in jobs.list()]})
+    return JSONResponse({"jobs": [one.row() for one in list(jobs.by_id.values())]})
 
 
 @router.get("/{id}", responses=JOB)
 async def get_job(job: TheJob) -> Response:
     """A job with its progress, and its result once it is done."""
-    return Json({**job.row(), "result": job.result})
+    return JSONResponse({**job.row(), "result": job.result})
 
 
 @router.delete("/{id}", responses=JOB)
 async def cancel_job(job: TheJob) -> Response:
     """Cancel a job, which stops at its next step. A teaching that is cancelled changes nothing."""
     job.is_cancelled = True
-    return Json(job.row())
+    return JSONResponse(job.row())
 
 
 @router.get("/{id}/events", response_class=EventSourceResponse, responses=FAILURES_IN_JSON)
@@ -163,4 +140,4 @@ async def job_events(job: TheJob, jobs: TheJobs, service: TheService) -> AsyncIt
         else:
             await asyncio.sleep(POLL_SECONDS)
         if service.is_stopping():
-            jobs.interrupt()
+            jobs.is_stopping = True

@@ -10,13 +10,14 @@ import re
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Response
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from erda.answers import Answer
 from erda.app.version import Version
-from erda.errors import ErdaError
+from erda.errors import ErdaError, printable
 from erda.serve.bodies import add_examples, refuse_many
-from erda.serve.failures import FAILURES, Json, replies
+from erda.serve.failures import FAILURES, replies
 from erda.serve.service import TheService
 from erda.text.marks import Mark
 
@@ -26,13 +27,9 @@ _ATTRIBUTE = re.compile(r'(\w+)\s*=\s*"([^"]*)"')
 
 
 class LabelStudioBody(BaseModel):
-    """A body whose other fields are not read."""
+    """A body whose other fields are not read; nothing of a project that connects is needed."""
 
     model_config = ConfigDict(extra="ignore", json_schema_extra=add_examples)
-
-
-class SetupBody(LabelStudioBody):
-    """A project that connects; nothing of it is needed."""
 
 
 class TaskBody(LabelStudioBody):
@@ -49,22 +46,17 @@ class TasksBody(LabelStudioBody):
     label_config: Annotated[str, Field(max_length=100_000)] = CONFIG
 
 
-class SetupReply(BaseModel):
-    """The version that answers."""
+class TaskPredictions(BaseModel):
+    """The version that answers, and the predictions of all tasks in their order."""
 
     model_version: str
+    results: list[dict[str, Any]] = []
 
 
-class TaskPredictions(SetupReply):
-    """The predictions of all tasks, in their order."""
-
-    results: list[dict[str, Any]]
-
-
-@router.post("/setup", responses=replies(SetupReply, "The model."))
-async def setup_project(body: SetupBody, service: TheService) -> Response:
+@router.post("/setup", responses=replies(TaskPredictions, "The model."))
+async def setup_project(body: LabelStudioBody, service: TheService) -> Response:
     """Connect a project."""
-    return Json({"model_version": model_version(service.version)})
+    return JSONResponse({"model_version": model_version(service.version)})
 
 
 @router.post("/predict", responses=replies(TaskPredictions, "Regions and relations of each task."))
@@ -77,7 +69,7 @@ async def predict_tasks(body: TasksBody, service: TheService) -> Response:
         results = [prediction(version, one, names) for one in body.tasks]
         return {"results": results, "model_version": model_version(version)}
 
-    return Json(await service.read(predicted))
+    return JSONResponse(await service.read(predicted))
 
 
 def model_version(version: Version) -> str:
@@ -131,5 +123,5 @@ def drawn_marks(task: TaskBody) -> list[Mark] | None:
     for value in values:
         if isinstance(value, dict) and isinstance(value.get("start"), int) and isinstance(value.get("end"), int):
             label = (value.get("labels") or [None])[0]
-            marks.append(Mark(value["start"], value["end"], type=str(label) if label else None))
+            marks.append(Mark(value["start"], value["end"], type=printable(str(label)) if label else None))
     return marks or None

@@ -52,18 +52,12 @@ def web_server(app: FastAPI) -> uvicorn.Server:
 
 def bound_socket(host: str, port: int) -> socket.socket:
     """Open a listening socket; a port in use raises `SettingsError`."""
-    if not 0 <= port <= 65_535:
-        raise SettingsError(f"--port: expected 0 to 65535, got {port}.")
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        opened = socket.socket(family, kind, protocol)
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        opened.bind(address)
-        opened.listen(1024)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=1024)
     except (OSError, OverflowError, UnicodeError) as fault:
         reason = getattr(fault, "strerror", None) or fault
         raise SettingsError(f"Cannot listen on {host}:{port} ({reason}). Choose another with --port.") from None
-    return opened
 
 
 def page_address(settings: ServerSettings, port: int) -> str:

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from threading import Event
-from typing import Any
 
 from fastapi import FastAPI, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from erda.cluster import connected, require_ray
 from erda.errors import SettingsError
 from erda.serve.application import ServerSettings, build_application
-from erda.serve.guard import App, Receive, Scope, Send, replay_body
+from erda.serve.guard import replay_body
 from erda.serve.launch import bound_socket, page_address, reject_open_address
 
 NAME, WRITER = "erda", "Writer"
@@ -36,7 +36,7 @@ WRITERS = ("/v1/review", "/v1/jobs")  # also their GET: the writer has the revie
 class ToWriter:
     """ASGI middleware of a replica that hands changes on; it runs behind the guard."""
 
-    def __init__(self, app: App, *, write: Callable[[Scope, bytes], Awaitable[Response]]) -> None:
+    def __init__(self, app: ASGIApp, *, write: Callable[[Scope, bytes], Awaitable[Response]]) -> None:
         self._app, self._write = app, write
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -79,11 +79,11 @@ async def answer_of(app: FastAPI, scope: Scope, body: bytes) -> Response:
     """The answer of an application to a request."""
     status, headers, parts = 500, list[tuple[bytes, bytes]](), list[bytes]()
 
-    async def no_disconnect() -> MutableMapping[str, Any]:
+    async def no_disconnect() -> Message:
         await asyncio.Event().wait()  # the replica waits for the whole answer
         return {"type": "http.disconnect"}
 
-    async def send(message: MutableMapping[str, Any]) -> None:
+    async def send(message: Message) -> None:
         nonlocal status, headers
         if message["type"] == "http.response.start":
             status, headers = message["status"], list(message["headers"])

@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import JSONResponse
 
 from erda.app.extractor import Extractor
 from erda.app.review import ReviewView, SharedReview
-from erda.app.version import Version
 from erda.errors import ErdaError
 from erda.serve import bodies
-from erda.serve.failures import FAILURES, Json, Refused, replies
-from erda.serve.jobs import Job, Progress, TheJobs
-from erda.serve.service import Service, TheService
-from erda.serve.wire import JobReply, ReviewReply, example_row
+from erda.serve.failures import FAILURES, Refused, replies
+from erda.serve.jobs import ACCEPTED, Job, Progress, TheJobs
+from erda.serve.service import Service, TheService, part_of_server
+from erda.serve.wire import ReviewReply, example_row
 
 router = APIRouter(prefix="/v1/review", tags=["review"], responses=FAILURES)
 PER_VERSION = 10  # judgements
@@ -32,19 +33,16 @@ class ReviewDesk:
         self.shared, self._service = SharedReview(service.folder), service
         self._timer: asyncio.TimerHandle | None = None
 
-    async def next(self, relation: str | None = None, keys: list[str] | None = None) -> Json:
+    async def next(self, relation: str | None = None, keys: list[str] | None = None) -> JSONResponse:
         """Answer with the next pair; at the end of the texts, pending judgements become a version first."""
-
-        def look(version: Version) -> ReviewView:
-            return self.shared.view(version, relation=relation)
-
+        look = partial(self.shared.view, relation=relation)
         view = await self._service.read(look)
         if view.n_waiting and view.current is None:
             await self._service.write(self.shared.save)
             view = await self._service.read(look)
         elif view.n_waiting:
             self._save_later(0 if view.n_waiting >= PER_VERSION else SAVE_SECONDS)
-        return Json(view_row(view, keys))
+        return JSONResponse(view_row(view, keys))
 
     def save_soon(self) -> None:
         """Make a version of the pending judgements; if that fails, they stay on disk."""
@@ -67,13 +65,7 @@ class ReviewDesk:
             self.save_soon()
 
 
-async def desk_of(request: Request) -> ReviewDesk:
-    """The review of the server."""
-    desk: ReviewDesk = request.app.state.desk
-    return desk
-
-
-TheDesk = Annotated[ReviewDesk, Depends(desk_of)]
+TheDesk = Annotated[ReviewDesk, part_of_server("desk")]
 
 
 @router.get("", responses=VIEW)
@@ -82,10 +74,10 @@ async def review_state(
 ) -> Response:
     """The state of the review: counts, quality so far, and the reason if nothing is left. No pair is handed out."""
     view = await service.read(lambda version: desk.shared.view(version, relation=relation))
-    return Json({**view_row(view), "pair": None})
+    return JSONResponse({**view_row(view), "pair": None})
 
 
-@router.post("/texts", responses={**VIEW, **replies(JobReply, "Long texts: a job.", status=202)})
+@router.post("/texts", responses={**VIEW, **ACCEPTED})
 async def review_texts(body: bodies.ReviewBody, desk: TheDesk, service: TheService, jobs: TheJobs) -> Response:
     """Review these texts instead of the earlier ones; decided pairs are not shown again. An empty list ends it."""
 
@@ -135,12 +127,9 @@ async def undo_pairs(body: bodies.UndoPairsBody, desk: TheDesk, service: TheServ
 def view_row(view: ReviewView, keys: list[str] | None = None) -> dict[str, Any]:
     """A view as JSON; a pair comes with its sentence."""
     one, counts = view.current, asdict(view.progress)
-    pair = one and {
-        "key": one.key,
-        **example_row(one.example),
-        "relation": one.relation,
-        "confidence": round(one.confidence, 4),
-    }
+    pair = one and {"key": one.key, **example_row(one.example), "relation": one.relation}
+    if one and pair:
+        pair["confidence"] = round(one.confidence, 4)
     return {
         "version": view.version,
         "pair": pair,

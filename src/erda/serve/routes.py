@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import pathlib
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
-from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
 from fastapi import APIRouter, Path, Query, Response
+from fastapi.responses import JSONResponse
 
 from erda.answers import Taught
 from erda.app.entities import tagged_sentences
@@ -18,19 +19,17 @@ from erda.app.evaluation import evaluate, read_questions
 from erda.app.export import export
 from erda.app.extractor import Extractor
 from erda.app.inputs import example_of, read_each
-from erda.app.texts import read_annotated
 from erda.app.version import NOTHING_TAUGHT, Version
 from erda.encoders.contract import watched
 from erda.errors import DataError, ErdaError
 from erda.serve import bodies, wire
-from erda.serve.failures import FAILURES, FAILURES_IN_JSON, Json, Refused, replies
-from erda.serve.jobs import Job, Progress, TheJobs
+from erda.serve.failures import FAILURES, FAILURES_IN_JSON, Refused, replies
+from erda.serve.jobs import ACCEPTED, Job, Progress, TheJobs
 from erda.serve.service import Service, TheService
 
-questions = APIRouter(prefix="/v1", tags=["questions"], responses=FAILURES)
-teaching = APIRouter(prefix="/v1", tags=["teaching"], responses=FAILURES)
-views = APIRouter(prefix="/v1", tags=["views"], responses=FAILURES)
+router = APIRouter(prefix="/v1", tags=["extractor"], responses=FAILURES)
 CHANGED = replies(wire.Reply, "The new version.")
+ZIP: dict[str, Any] = {"content": {"application/zip": {}}}
 MOST_POINTS = 2_000  # newest examples on a map
 Number = Annotated[int, Path(ge=0, lt=2**53, description="number of an example", examples=[0])]
 Relation = Annotated[bodies.Name, Query(description="id or name of a relation", examples=["founded by"])]
@@ -38,39 +37,31 @@ Relation = Annotated[bodies.Name, Query(description="id or name of a relation", 
 
 async def read(service: Service, work: Callable[[Version], dict[str, Any]]) -> Response:
     """Answer from the current version, in a thread."""
-    return Json(await service.read(lambda version: {"version": version.number, **work(version)}))
+    return JSONResponse(await service.read(lambda version: {"version": version.number, **work(version)}))
 
 
 async def write(service: Service, work: Callable[[Extractor], int]) -> Response:
     """Change the extractor and answer with the new version."""
-    return Json({"version": await service.write(work)})
+    return JSONResponse({"version": await service.write(work)})
 
 
 # -- questions ---------------------------------------------------------------------------------------------------------
 
 
-@questions.post("/predict", responses=replies(wire.OneAnswerReply | wire.AnswersReply, "The answers."))
+@router.post("/predict", responses=replies(wire.AnswerReply | wire.AnswersReply, "The answers."))
 async def predict_relations(body: bodies.PredictBody, service: TheService) -> Response:
     """Predict the relation between the two marked entities of a sentence, or of each of many sentences."""
-    if body.questions is None:
-        found = await service.batcher.ask([body.example()], top=body.top, least=body.min_confidence)
-        return Json({"version": found.version.number, **wire.answer_row(found.answers[0])})
-    if body.text is not None or body.tokens is not None:
+    many = body.questions
+    if many is not None and (body.text is not None or body.tokens is not None):
         raise DataError("give one sentence or 'questions', not both.")
-    bodies.refuse_many(body.questions, service.limits.n_batch, "questions")
-    if not body.questions:
-        return Json({"version": service.version.number, "answers": []})
-    found = await service.batcher.ask(bodies.read_sentences(body.questions), top=body.top, least=body.min_confidence)
-    return Json({"version": found.version.number, "answers": [wire.answer_row(one) for one in found.answers]})
+    bodies.refuse_many(many or (), service.limits.n_batch, "questions")
+    sentences = [body.example()] if many is None else bodies.read_sentences(many)
+    version, found = await service.batcher.ask(sentences, top=body.top, least=body.min_confidence)
+    rows = [wire.answer_row(one) for one in found]
+    return JSONResponse({"version": version.number, **(rows[0] if many is None else {"answers": rows})})
 
 
-@questions.post(
-    "/extract",
-    responses={
-        **replies(wire.AnswersReply, "The relations of one text."),
-        **replies(wire.JobReply, "Many documents: a job.", status=202),
-    },
-)
+@router.post("/extract", responses={**replies(wire.AnswersReply, "The relations of one text."), **ACCEPTED})
 async def extract_relations(body: bodies.ExtractBody, service: TheService, jobs: TheJobs) -> Response:
     """Predict the relations between all entities of a text that share a sentence; many documents become a job."""
     if (body.text is None) == (body.documents is None):
@@ -99,24 +90,18 @@ async def extract_relations(body: bodies.ExtractBody, service: TheService, jobs:
 
 def extracted(version: Version, document: bodies.DocumentBody, body: bodies.ExtractBody) -> dict[str, Any]:
     """The relations of one text."""
-    found = version.extract(
-        document.text,
-        document.names_or_marks(),
-        top=body.top,
-        min_confidence=body.min_confidence,
-        pronouns=body.pronouns,
-    )
-    return wire.extraction_row(found, body.keep)
+    asked = body.model_dump(include={"top", "min_confidence", "pronouns"})
+    return wire.extraction_row(version.extract(document.text, document.names_or_marks(), **asked), body.keep)
 
 
-@questions.post("/explain", responses=replies(wire.Reply, "The reasons of an answer."))
+@router.post("/explain", responses=replies(wire.Reply, "The reasons of an answer."))
 async def explain_answer(body: bodies.ExampleBody, service: TheService) -> Response:
     """Explain an answer by similar examples and influential words."""
     example = body.example()
     return await read(service, lambda version: wire.explanation_row(version.explain(example)))
 
 
-@questions.post("/evaluate", responses=replies(wire.Reply, "Answers compared with the truth."))
+@router.post("/evaluate", responses=replies(wire.Reply, "Answers compared with the truth."))
 async def evaluate_examples(body: bodies.EvaluateBody, service: TheService) -> Response:
     """Compare answers with the truth."""
     bodies.refuse_many(body.examples, service.limits.n_batch, "examples")
@@ -124,29 +109,23 @@ async def evaluate_examples(body: bodies.EvaluateBody, service: TheService) -> R
     return await read(service, lambda version: wire.evaluation_row(evaluate(version, labelled)))
 
 
-@questions.post("/suggest", responses=replies(wire.Reply, "Sentences to judge or to teach."))
+@router.post("/suggest", responses=replies(wire.Reply, "Sentences to judge or to teach."))
 async def suggest_examples(body: bodies.SuggestBody, service: TheService) -> Response:
     """Suggest sentences of unlabelled texts as examples of a relation, most useful first."""
     found = await service.read(lambda version: service.extractor.suggest(body.relation, body.texts, n=body.n))
     rows = [{**wire.example_row(one.example), "confidence": one.confidence} for one in found]
-    return Json({"version": service.version.number, "relation": body.relation, "suggestions": rows})
+    return JSONResponse({"version": service.version.number, "relation": body.relation, "suggestions": rows})
 
 
 # -- teaching ----------------------------------------------------------------------------------------------------------
 
 
-@teaching.post(
-    "/teach",
-    responses={
-        **replies(wire.Reply, "What was taught."),
-        **replies(wire.JobReply, "A large teaching: a job.", status=202),
-    },
-)
+@router.post("/teach", responses={**replies(wire.Reply, "What was taught."), **ACCEPTED})
 async def teach_examples(body: bodies.TeachBody, service: TheService, jobs: TheJobs) -> Response:
     """Teach one relation by examples, or several by examples that name theirs."""
     n_examples = len(body.examples)
     if not body.job and n_examples <= service.limits.n_batch:
-        return Json(wire.taught_row(await service.write(lambda extractor: teach_from(extractor, body))))
+        return JSONResponse(wire.taught_row(await service.write(lambda extractor: teach_from(extractor, body))))
     bodies.refuse_many(body.examples, service.limits.n_job, "examples")
 
     def work(progress: Progress) -> dict[str, Any]:
@@ -170,52 +149,52 @@ def teach_from(extractor: Extractor, body: bodies.TeachBody) -> Taught:
     return extractor.teach(body.relation, examples, **more, description=body.description)
 
 
-@teaching.post("/judge", responses=replies(wire.Reply, "What the judgement changed."))
+@router.post("/judge", responses=replies(wire.Reply, "What the judgement changed."))
 async def judge_sentence(body: bodies.JudgeBody, service: TheService) -> Response:
     """Say whether a known relation holds in a sentence: it becomes an example or a counterexample."""
     example = body.example()
     done = await service.write(lambda extractor: extractor.judge(example, body.relation, holds=body.holds))
-    return Json(wire.taught_row(done))
+    return JSONResponse(wire.taught_row(done))
 
 
-@teaching.get("/relations", responses=replies(wire.Reply, "All relations."))
+@router.get("/relations", responses=replies(wire.Reply, "All relations."))
 async def relations(service: TheService) -> Response:
     """List the known relations with the number of their examples."""
     return await read(service, lambda version: {"relations": wire.relation_rows(version)})
 
 
-@teaching.delete("/relations", responses=CHANGED)
+@router.delete("/relations", responses=CHANGED)
 async def forget_relation(relation: Relation, service: TheService) -> Response:
     """Forget a relation and its examples; earlier versions still hold them."""
     return await write(service, lambda extractor: extractor.forget(relation))
 
 
-@teaching.post("/relations/rename", responses=CHANGED)
+@router.post("/relations/rename", responses=CHANGED)
 async def rename_relation(body: bodies.RenameBody, service: TheService) -> Response:
     """Rename a relation."""
     return await write(service, lambda extractor: extractor.rename(body.relation, body.to))
 
 
-@teaching.post("/relations/merge", responses=CHANGED)
+@router.post("/relations/merge", responses=CHANGED)
 async def merge_relations(body: bodies.MergeBody, service: TheService) -> Response:
     """Move all examples of one relation into another, and drop the first."""
     return await write(service, lambda extractor: extractor.merge(body.relation, body.into))
 
 
-@teaching.post("/relations/describe", responses=CHANGED)
+@router.post("/relations/describe", responses=CHANGED)
 async def describe_relation(body: bodies.DescribeBody, service: TheService) -> Response:
     """Replace the description of a relation."""
     return await write(service, lambda extractor: extractor.describe(body.relation, body.description))
 
 
-@teaching.post("/relations/declare", responses=CHANGED)
+@router.post("/relations/declare", responses=CHANGED)
 async def declare_relation(body: bodies.DeclareBody, service: TheService) -> Response:
     """Declare the types of the entities of a relation."""
     fields = body.model_dump(include=body.model_fields_set - {"relation"})
     return await write(service, lambda extractor: extractor.declare(body.relation, **fields))
 
 
-@teaching.post("/tune", responses=replies(wire.Reply, "The thresholds and what to expect of them."))
+@router.post("/tune", responses=replies(wire.Reply, "The thresholds and what to expect of them."))
 async def tune_thresholds(body: bodies.TuneBody, service: TheService) -> Response:
     """Fit confidence thresholds for a precision; if no threshold reaches it, nothing changes.
 
@@ -226,14 +205,16 @@ async def tune_thresholds(body: bodies.TuneBody, service: TheService) -> Respons
     bodies.refuse_many(body.examples, service.limits.n_batch, "examples")
     if (size := sum(len(one.text) for one in body.texts)) > service.limits.text_size:
         raise Refused(422, "too_many", f"{size:,} characters; at most {service.limits.text_size:,} at once.", "texts")
-    labelled: Any = read_each(body.examples, lambda one: example_of(one) if isinstance(one, str) else one.row())
-    if body.texts:
-        labelled = read_annotated([one.row() for one in body.texts])
+    for one in body.texts:
+        for entity in one.entities:
+            bodies.refuse_mismatch(entity, one.text)
+    rows = read_each(body.examples, lambda one: example_of(one) if isinstance(one, str) else one.row())
+    labelled: Any = body.texts or rows
     found = await service.write(lambda one: one.tune(labelled, precision=body.precision, no_relation=body.no_relation))
-    return Json(asdict(found))
+    return JSONResponse(asdict(found))
 
 
-@teaching.get("/examples", responses=replies(wire.Reply, "The examples and counterexamples of a relation."))
+@router.get("/examples", responses=replies(wire.Reply, "The examples and counterexamples of a relation."))
 async def examples(relation: Relation, service: TheService) -> Response:
     """List the examples and counterexamples of a relation with their numbers."""
 
@@ -244,29 +225,26 @@ async def examples(relation: Relation, service: TheService) -> Response:
     return await read(service, listed)
 
 
-@teaching.delete("/examples/{number}", responses=CHANGED)
+@router.delete("/examples/{number}", responses=CHANGED)
 async def take_back(number: Number, service: TheService) -> Response:
     """Take back one example, as if it had never been taught."""
     return await write(service, lambda extractor: extractor.take_back(number))
 
 
-@teaching.get("/history", responses=replies(wire.Reply, "All versions."))
+@router.get("/history", responses=replies(wire.Reply, "All versions."))
 async def history(service: TheService) -> Response:
     """List all versions on disk, oldest first."""
-    versions = await service.read(lambda version: service.extractor.history())
-    return Json({"version": service.version.number, "versions": [asdict(one) for one in versions]})
+    return await read(service, lambda version: {"versions": [asdict(one) for one in service.extractor.history()]})
 
 
-@teaching.post("/undo", responses=CHANGED)
+@router.post("/undo", responses=CHANGED)
 async def undo_version(body: bodies.UndoBody, service: TheService) -> Response:
     """Return to the version before the current one, or to any version on disk."""
     to = body.to
     return await write(service, lambda extractor: extractor.undo() if to is None else extractor.rollback(to))
 
 
-@teaching.get(
-    "/export", response_class=Response, responses={**FAILURES_IN_JSON, 200: {"content": {"application/zip": {}}}}
-)
+@router.get("/export", response_class=Response, responses={**FAILURES_IN_JSON, 200: ZIP})
 async def export_zip(service: TheService) -> Response:
     """Download the current version as a folder that answers without erda, in a zip file."""
     return Response(
@@ -279,19 +257,15 @@ async def export_zip(service: TheService) -> Response:
 def zipped(version: Version) -> bytes:
     """The export of a version as the bytes of a zip file."""
     with TemporaryDirectory() as place:
-        folder, packed = pathlib.Path(place) / "extractor", pathlib.Path(place) / "export.zip"
-        export(version, folder)
-        with ZipFile(packed, "w", ZIP_DEFLATED, compresslevel=1) as file:
-            for path in sorted(folder.rglob("*")):
-                if path.is_file():
-                    file.write(path, path.relative_to(folder.parent))
-        return packed.read_bytes()
+        export(version, pathlib.Path(place) / "extractor")
+        packed = shutil.make_archive(f"{place}/export", "zip", root_dir=place, base_dir="extractor")
+        return pathlib.Path(packed).read_bytes()
 
 
 # -- views of the page -------------------------------------------------------------------------------------------------
 
 
-@views.post("/entities", responses=replies(wire.Reply, "The entities and sentences of a text, by characters."))
+@router.post("/entities", responses=replies(wire.Reply, "The entities and sentences of a text, by characters."))
 async def entities(body: bodies.TextBody, service: TheService) -> Response:
     """Find the entities of a text, even before anything is taught."""
 
@@ -309,7 +283,7 @@ async def entities(body: bodies.TextBody, service: TheService) -> Response:
     return await read(service, found)
 
 
-@views.get("/map", responses=replies(wire.Reply, "Taught examples as points of a plane."))
+@router.get("/map", responses=replies(wire.Reply, "Taught examples as points of a plane."))
 async def map_of_examples(service: TheService) -> Response:
     """Project the vectors of the taught examples on their two principal axes."""
     return await read(service, map_row)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request
 from threadpoolctl import threadpool_limits
@@ -47,16 +47,7 @@ class ServerLimits:
     text_size: int = 100_000  # 422: characters of a document that is extracted from at once
     n_job: int = 50_000  # 422: sentences, examples or documents of a job
     n_active: int = 200  # 503: requests in progress
-    n_jobs: int = 20  # 503: unfinished jobs
-    n_kept_jobs: int = 20  # finished jobs whose results are kept in memory
-
-
-@dataclass(frozen=True, slots=True)
-class BatchAnswers:
-    """The answers to one request, all from the same version."""
-
-    version: Version
-    answers: Sequence[Answer]
+    n_jobs: int = 20  # 503: unfinished jobs; as many finished ones are kept with their results
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +58,7 @@ class QueuedPart:
     top: int
     least: float | None
     version: Version | None
-    future: Future[BatchAnswers] = field(default_factory=Future)
+    future: Future[tuple[Version, list[Answer]]] = field(default_factory=Future)
 
 
 class Batcher:
@@ -80,14 +71,10 @@ class Batcher:
         self._current, self._queue = current, deque[QueuedPart]()
         self._thread = ThreadPoolExecutor(1, "erda-answers")
 
-    @property
-    def n_queued(self) -> int:
-        """Number of parts that wait."""
-        return len(self._queue)
-
-    async def ask(self, questions: Sequence[Example], *, top: int, least: float | None = None) -> BatchAnswers:
-        """Answer at least one question, all from the version that is current at the first batch."""
-        version, answers = None, list[Answer]()
+    async def ask(self, questions: Sequence[Example], *, top: int, least: float | None) -> tuple[Version, list[Answer]]:
+        """Answer all questions from the version that is current at the first batch."""
+        version: Version | None = None
+        answers = list[Answer]()
         for start in range(0, len(questions), PART_SIZE):
             part = QueuedPart(questions[start : start + PART_SIZE], top, least, version)
             self._queue.append(part)
@@ -96,9 +83,8 @@ class Batcher:
             except RuntimeError:
                 raise Refused(503, "stopping", "The server is stopping.") from None
             found = await asyncio.wrap_future(part.future)
-            version, answers = found.version, [*answers, *found.answers]
-        assert version is not None
-        return BatchAnswers(version, answers)
+            version, answers = found[0], [*answers, *found[1]]
+        return version or self._current(), answers
 
     def stop(self) -> None:
         """Answer what is queued, then end the thread."""
@@ -122,7 +108,7 @@ class Batcher:
                     one.future.set_exception(fault)
             else:
                 for one in group:
-                    one.future.set_result(BatchAnswers(version, tuple(islice(found, len(one.questions)))))
+                    one.future.set_result((version, list(islice(found, len(one.questions)))))
 
 
 def calm_interpreter() -> None:
@@ -228,10 +214,13 @@ class Service:
         self._writer.shutdown(wait=True)
 
 
-async def service_of(request: Request) -> Service:
-    """The extractor behind the server."""
-    service: Service = request.app.state.service
-    return service
+def part_of_server(name: str) -> Any:
+    """The dependency of routes on a part of the server, which `build_application` keeps in its state."""
+
+    async def found(request: Request) -> Any:
+        return getattr(request.app.state, name)
+
+    return Depends(found)
 
 
-TheService = Annotated[Service, Depends(service_of)]
+TheService = Annotated[Service, part_of_server("service")]

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from erda import answers
 from erda.app.state import Lesson
 from erda.app.version import Version
+from erda.files import decode
 from erda.text.marks import example_from_marks, example_to_marks
 from erda.types import Entity, Example, Span
 
@@ -47,10 +48,6 @@ class AnswerReply(OpenModel):
     ranked: list[dict[str, Any]]
 
 
-class OneAnswerReply(AnswerReply, Reply):
-    """An answer and the version that gave it."""
-
-
 class AnswersReply(Reply):
     """Answers in the order of the questions; those of `extract` with the tagger and counts."""
 
@@ -58,18 +55,10 @@ class AnswersReply(Reply):
 
 
 class ReviewReply(Reply):
-    """The pair to decide about, or null and the reason; counts; `keys` are the pairs that the call has decided."""
+    """The pair to decide about, or null and the reason; counts and decided keys (docs/server.md)."""
 
     pair: dict[str, Any] | None
     reason: str
-    n_texts: int
-    n_left: int
-    n_judged: int
-    n_waiting: int
-    right: list[bool]
-    n_yes: dict[str, int]
-    n_no: dict[str, int]
-    confidences: list[float]
     keys: list[str]
 
 
@@ -84,18 +73,6 @@ class JobReply(OpenModel):
     created: float
     failure: dict[str, str] | None = None
     result: dict[str, Any] | None = None
-
-
-class JobsReply(BaseModel):
-    """All jobs, oldest first."""
-
-    jobs: list[JobReply]
-
-
-class HealthReply(OpenModel):
-    """Whether the server can answer; `trouble` says what is wrong with the store."""
-
-    status: str
 
 
 # -- values to rows and back -------------------------------------------------------------------------------------------
@@ -149,15 +126,13 @@ def read_answer(row: Row) -> answers.Answer:
 
 def extraction_row(found: answers.Extraction, keep: answers.Pairs) -> dict[str, Any]:
     """The kept answers of a text."""
-    names = ("tagger", "n_entities", "n_left_out", "hint")
-    about = {name: getattr(found, name) for name in names}
+    about = {name: getattr(found, name) for name in ("tagger", "n_entities", "n_left_out", "hint")}
     return {"answers": [answer_row(one) for one in found.kept(keep)], **about}
 
 
 def read_extraction(row: Row) -> answers.Extraction:
     """The extraction of a row."""
-    names = ("tagger", "n_entities", "n_left_out", "hint")
-    return answers.Extraction(tuple(map(read_answer, row["answers"])), **{name: row[name] for name in names})
+    return decode({**row, "answers": [read_answer(one) for one in row["answers"]]}, answers.Extraction)
 
 
 def explanation_row(found: answers.Explanation) -> dict[str, Any]:
@@ -171,10 +146,8 @@ def explanation_row(found: answers.Explanation) -> dict[str, Any]:
 
 def read_explanation(row: Row) -> answers.Explanation:
     """The explanation of a row."""
-    nearest = tuple(answers.Neighbour(read_example(one), one["similarity"]) for one in row["nearest"])
-    return answers.Explanation(
-        read_answer(row["answer"]), nearest, tuple(answers.WordEffect(**one) for one in row["words"])
-    )
+    nearest = [{**one, "example": read_example(one)} for one in row["nearest"]]
+    return decode({**row, "answer": read_answer(row["answer"]), "nearest": nearest}, answers.Explanation)
 
 
 def taught_row(taught: answers.Taught) -> dict[str, Any]:
@@ -189,13 +162,9 @@ def taught_row(taught: answers.Taught) -> dict[str, Any]:
 
 def read_taught(row: Row) -> answers.Taught:
     """The result of a teaching."""
-    fields: dict[str, Any] = {name: row[name] for name in answers.Taught.__slots__}
-    fields |= {name: tuple(row[name]) for name in ("new", "forgotten", "described")}
-    fields["duplicates"] = tuple(map(example_from_marks, row["duplicates"]))
-    fields["moved"] = tuple(
-        answers.Moved(example_from_marks(one["text"]), one["before"], one["after"]) for one in row["moved"]
-    )
-    return answers.Taught(**fields)
+    duplicates = [example_from_marks(one) for one in row["duplicates"]]
+    moved = [{**one, "example": example_from_marks(one["text"])} for one in row["moved"]]
+    return decode({**row, "duplicates": duplicates, "moved": moved}, answers.Taught)
 
 
 def evaluation_row(found: answers.Evaluation) -> dict[str, Any]:
@@ -212,14 +181,8 @@ def evaluation_row(found: answers.Evaluation) -> dict[str, Any]:
 
 def read_evaluation(row: Row) -> answers.Evaluation:
     """The evaluation of a row."""
-    counts = answers.RelationScore.__slots__
-    fields = {name: row[name] for name in answers.Evaluation.__slots__}
-    fields["relations"] = {
-        relation: answers.RelationScore(*(one[name] for name in counts)) for relation, one in row["relations"].items()
-    }
-    fields["confusion"] = {(one["truth"], one["answer"]): one["n"] for one in row["confusion"]}
-    fields["untaught"] = tuple(row["untaught"])
-    return answers.Evaluation(**fields)
+    confusion = {(one["truth"], one["answer"]): one["n"] for one in row["confusion"]}
+    return decode({**row, "confusion": confusion}, answers.Evaluation)
 
 
 def lesson_rows(lessons: Iterable[Lesson]) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from erda.files import user_path
@@ -26,12 +25,8 @@ def open_run_stream(run: Run) -> TaskStream:
 @lru_cache(maxsize=1)
 def _open_stream(dataset: str, shots: int, family: str, seed: int, cut: tuple[tuple[str, Any], ...]) -> TaskStream:
     from erda.data.catalogue import open_stream
-    from erda.data.streams import with_patterns
 
-    settings = dict(cut)
-    patterns = settings.pop("patterns", False)
-    stream = open_stream(dataset, shots=shots, family=family, seed=seed, **settings)
-    return with_patterns(stream) if patterns else stream
+    return open_stream(dataset, shots=shots, family=family, seed=seed, **dict(cut))
 
 
 @lru_cache(maxsize=1)
@@ -59,28 +54,9 @@ def build_run_method(run: Run, *, cache: FrozenCache | None = None) -> Method:
     """Build the method of a run, untrained."""
     from erda.methods import find_method
 
-    settings: dict[str, Any] = run.settings.get("method", {})
-    return find_method(run.method).from_settings(
-        build_run_encoder(run, cache=cache), {"seed": run.seed, **settings}, **_parts(run)
-    )
-
-
-def restore_run_method(run: Run, directory: Path, *, cache: FrozenCache | None = None) -> Method:
-    """Load the saved method of a run."""
-    from erda.methods import find_method
-
-    return find_method(run.method).load(directory, encoder=build_run_encoder(run, cache=cache), **_parts(run))
-
-
-def _parts(run: Run) -> dict[str, Any]:
-    """Build the parts of a method besides its encoder: an augmenter, if the run has a corpus.
-
-    A method receives all relations of the stream only if its setting `future_relations` is on.
-    """
-    parts: dict[str, Any] = {"augmenter": _open_augmenter(run.corpus, run.device)} if run.corpus else {}
-    if run.settings.get("method", {}).get("future_relations"):
-        parts["future"] = tuple(open_run_stream(run).relations)
-    return parts
+    parts = {"augmenter": _open_augmenter(run.corpus, run.device)} if run.corpus else {}
+    settings = {"seed": run.seed, **run.settings.get("method", {})}
+    return find_method(run.method).from_settings(build_run_encoder(run, cache=cache), settings, **parts)
 
 
 @lru_cache(maxsize=1)

@@ -24,11 +24,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from erda.data.streams import StreamSettings
 from erda.errors import ErdaError, SettingsError, join_faults, one_line, unknown_name
 from erda.fields import S, Settings, flat_kinds, flat_values, try_settings, value_of_text
 from erda.files import read_bytes, user_path
 from erda.registry import plugin_paths
-from erda.settings.runs import RUN_KINDS, RunOptions, RunSettings, StreamSettings
+from erda.settings.runs import RUN_KINDS, RunOptions, RunSettings
 
 PRESETS = Path(__file__).parent / "presets"
 ENCODER = "encoder"
@@ -172,10 +173,8 @@ def validated(model: type[S], values: Layer, found: list[str], *, owners: Iterab
     The names of the settings in `values` start with one of `owners`; the last one wins.
     """
     kinds = flat_kinds(model)
-    given: dict[str, SettingValue] = {}
-    for owner in owners:
-        keys = {name: f"{owner}.{name}" if owner else name for name in kinds}
-        given |= {name: values[key] for name, key in keys.items() if key in values}
+    keys = [(name, f"{owner}.{name}" if owner else name) for owner in owners for name in kinds]
+    given = {name: values[key] for name, key in keys if key in values}
     flat = {name: value_of_text(kinds[name], one.value) if one.is_text else one.value for name, one in given.items()}
     settings, faults = try_settings(model, flat)
     whose = [*owners][-1]
@@ -195,7 +194,7 @@ def _completed(options: RunOptions, found: list[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for check in (
         lambda: values.update(shots=_default_shots(options.dataset)),
-        lambda: values.update(seeds=default_seeds(options.dataset, options.order_family)),
+        lambda: values.update(seeds=default_seeds(options.order_family)),
         lambda: check_device(options.device),
     ):
         try:
@@ -214,35 +213,28 @@ def _completed(options: RunOptions, found: list[str]) -> dict[str, Any]:
 
 def _default_shots(dataset: str) -> int:
     """The shots of a dataset's own shape; an unknown dataset raises."""
-    from erda.data.catalogue import DATASETS, find_entry
-    from erda.data.own_data import OWN_SHOTS
+    from erda.data.catalogue import DATASETS, OWN_SHAPE, find_entry
 
     if dataset not in DATASETS and user_path(dataset).exists():
-        return OWN_SHOTS
+        return OWN_SHAPE.shots
     return find_entry(dataset).shape.shots
 
 
 def _models(options: RunOptions, found: list[str]) -> dict[str, type[Settings]]:
     """The settings model of each method of the run and of its encoder."""
     from erda.encoders import encoder_settings
-    from erda.methods import METHODS, method_name
+    from erda.methods import METHODS, find_method, method_name
+    from erda.methods.base import method_settings
 
     models: dict[str, type[Settings]] = {}
     for name in options.methods:
         try:
-            models[method_name(name)] = _model_of(name)
+            models[method_name(name)] = method_settings(find_method(name))
         except SettingsError as error:
             found.append(str(error))
     if not options.methods:
         found.append(f"methods: none given. Known: {', '.join(sorted(METHODS))}.")
     return {**models, ENCODER: encoder_settings(options.encoder)}
-
-
-def _model_of(method: str) -> type[Settings]:
-    from erda.methods import find_method
-    from erda.methods.base import method_settings
-
-    return method_settings(find_method(method))
 
 
 def _name_fault(name: str, models: Mapping[str, type[Settings]], *, in_file: bool) -> str:
@@ -266,7 +258,10 @@ def _name_fault(name: str, models: Mapping[str, type[Settings]], *, in_file: boo
 
 def _has(method: str, setting: str) -> bool:
     """Whether a method has a setting; False if it cannot be imported here."""
+    from erda.methods import find_method
+    from erda.methods.base import method_settings
+
     try:
-        return setting in flat_kinds(_model_of(method))
+        return setting in flat_kinds(method_settings(find_method(method)))
     except (ImportError, SettingsError):
         return False

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from erda.data.streams import StreamSettings
 from erda.errors import SettingsError
 from erda.fields import Count, Seed, Settings, flat_kinds, flat_values
 
@@ -46,20 +47,6 @@ class Run:
         return f"{self.method} {self.seed}"
 
 
-class StreamSettings(Settings):
-    """How a stream is cut, if not by the dataset's own shape (`open_stream`)."""
-
-    way: Count | None = None
-    first_way: Count | None = None
-    first_shots: Count | None = None
-    n_tasks: Count | None = None
-    test_per_relation: Count | None = None
-    candidates: Count | None = None
-    min_examples: Count | None = None  # relations with fewer are left out
-    no_relation: str | None = None  # relation names that mean "none", separated by commas
-    patterns: bool | None = None  # add written patterns to descriptions (`erda.data.streams`)
-
-
 class RunOptions(Settings):
     """The top level of a settings file without the stream settings; also the flags of `erda run`."""
 
@@ -86,17 +73,18 @@ class RunSettings(RunOptions):
 
     def runs(self) -> tuple[Run, ...]:
         """Every method on every stream, seed by seed, so that methods can be compared early."""
+        from erda.methods import find_method
+
+        takes = {name for name in self.methods if any(one.name == "augmenter" for one in fields(find_method(name)))}
         shared = self.model_dump(include={"encoder", "dataset", "shots", "order_family", "evaluate_on", "device"})
-        parts = {"encoder": self.encoder_settings, "stream": self.stream_settings}
+        parts = {"encoder": self.encoder_settings, "stream": self.stream_settings}  # shared by all runs
         return tuple(
             Run(
                 **shared,
                 method=method,
                 seed=seed,
-                corpus=self.corpus if takes_augmenter(method) else "",
-                settings={
-                    name: dict(values) for name, values in {"method": self.method_settings[method], **parts}.items()
-                },
+                corpus=self.corpus if method in takes else "",
+                settings={"method": self.method_settings[method], **parts},
             )
             for seed in self.seeds
             for method in self.methods
@@ -122,15 +110,9 @@ def filled_settings(method: str, settings: Mapping[str, Setting]) -> dict[str, S
     from erda.methods import find_method
     from erda.methods.base import FORMER_SETTINGS
 
-    former = dict.fromkeys(FORMER_SETTINGS, False)
     try:
-        return {**former, **default_settings(find_method(method)), **settings}
+        defaults = default_settings(find_method(method))
     except SettingsError:  # a method of another package
-        return {**former, **settings}
-
-
-def takes_augmenter(method: str) -> bool:
-    """Whether a method can use a corpus."""
-    from erda.methods import find_method
-
-    return any(one.name == "augmenter" for one in fields(find_method(method)))
+        defaults = {}
+    former = {name: value for name, value in FORMER_SETTINGS.items() if name not in defaults}
+    return {**former, **defaults, **settings}

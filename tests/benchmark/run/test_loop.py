@@ -16,7 +16,7 @@ from erda.benchmark.records import read_record
 from erda.benchmark.run.loop import run, run_lock
 from erda.benchmark.run.planned_runs import CacheSettings, check_same_experiment, shared_cache
 from erda.corpus.corpus_build import build_corpus
-from erda.corpus.manifest import read_manifest
+from erda.corpus.corpus_store import read_manifest
 from erda.errors import ErdaError, RecordError, SettingsError, StreamError, WriteError
 from erda.settings.runs import Run
 from erda.types import Example, Predictions, Task
@@ -199,9 +199,9 @@ def test_a_setting_newer_than_a_record_has_its_default(tmp_path: Path) -> None:
     def erda(**settings: object) -> Run:
         return asked("", method="erda", settings={"method": settings, "encoder": {}, "stream": {}})
 
-    reject_mixing(tmp_path, then=erda(batch_size=5), now=erda(batch_size=5, future_relations=False))
-    with pytest.raises(SettingsError, match=r"method\.future_relations: False there, True now"):
-        reject_mixing(tmp_path, then=erda(batch_size=5), now=erda(batch_size=5, future_relations=True))
+    reject_mixing(tmp_path, then=erda(batch_size=5), now=erda(batch_size=5, n_rehearsed=0))
+    with pytest.raises(SettingsError, match=r"method\.n_rehearsed: 0 there, 3 now"):
+        reject_mixing(tmp_path, then=erda(batch_size=5), now=erda(batch_size=5, n_rehearsed=3))
 
 
 def test_a_shared_cache_never_takes_a_folder_of_the_user(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""The adapter of all-mpnet-base-v2 for `erda`: data files only, found by `erda.encoders.weights.adapter_folder`."""
+"""The adapter of all-mpnet-base-v2 for `erda` (data files), the loader of its weights, and the builder of encoders."""

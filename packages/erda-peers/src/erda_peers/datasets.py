@@ -25,14 +25,12 @@ def _load_redoc13(folder: Path) -> Dataset:
 
 FEWREL_SEARCH = replace(
     FULL,
-    name="fewrel-search",
     about="the 40 relations of FewRel that are not in fewrel-fresh, to choose settings on",
     shape=Shape(way=10),
     load=_load_search,
 )
 REDOC13: Entry = replace(
     REDOC41,
-    name="redoc13",
     about="the 13 relations of redoc41 that FewRel lacks, to choose settings on",
     shape=Shape(way=4, first_way=5),
     load=_load_redoc13,

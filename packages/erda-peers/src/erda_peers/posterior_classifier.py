@@ -28,7 +28,7 @@ class PosteriorClassifier(Posterior):
         self._table: np.ndarray | None = None  # fitted lazily, at the first prediction
 
     def _scores(self, examples: Sequence[Example]) -> np.ndarray:
-        vectors = self._vector_array(examples)
+        vectors = self.vectors(examples)
         found = self.fitted.scores(vectors)
         weight = classifier_weight(self._stacked("count")) if self.score == "two-covariance" else 0.0
         if not weight:

@@ -36,7 +36,7 @@ class PosteriorTransductive(Posterior):
     name: ClassVar[str] = "posterior-transductive"
 
     def _scores(self, examples: Sequence[Example]) -> np.ndarray:
-        vectors, fitted = self._vector_array(examples), self.fitted
+        vectors, fitted = self.vectors(examples), self.fitted
         for _ in range(self.rounds):
             grown = copy(self)
             grown.rows = self.rows | grown_rows(

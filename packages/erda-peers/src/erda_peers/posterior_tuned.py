@@ -17,7 +17,7 @@ from erda.fields import Count, Fraction, Positive
 from erda.learning.gradient_loop import descend, seeded
 from erda.methods.base import Checkpoint
 from erda.methods.posterior import Posterior
-from erda.methods.trained import LearningRate, NotTiny, refuse_frozen
+from erda.methods.trained import LearningRate, refuse_frozen
 from erda.types import Example, Task
 from erda_peers.contrastive_losses import supervised_contrastive
 from erda_peers.posterior_transductive import PosteriorTransductive
@@ -41,7 +41,6 @@ class PosteriorTuned(Posterior):
     temperature: Positive = 0.2
     part: Fraction = 0.5  # interpolation between the weights before (0) and after (1) training
     learning_rate: LearningRate = 3e-5  # 0: the encoder's own
-    max_gradient_norm: NotTiny = 1.0
 
     name: ClassVar[str] = "posterior-tuned"
     trains: ClassVar[bool] = True
@@ -71,30 +70,30 @@ class PosteriorTuned(Posterior):
         self._known = {}
         super().restore(checkpoint)
 
-    def _vector_array(self, examples: Sequence[Example]) -> np.ndarray:
+    def vectors(self, examples: Sequence[Example]) -> np.ndarray:
         """Vectors of length 1, each sentence embedded once: [n_examples, dim]."""
         known = self._known
         new = [example for example in dict.fromkeys(examples) if example not in known]
         if not examples or len(known) + len(new) > KEPT_VECTORS:
-            return super()._vector_array(examples)
+            return super().vectors(examples)
         if new:
-            known |= dict(zip(new, super()._vector_array(new), strict=True))
+            known |= dict(zip(new, super().vectors(new), strict=True))
         return np.stack([known[example] for example in examples])
 
     def _tune(self, examples: Sequence[Example], generator: torch.Generator) -> None:
         self._known = {}
         before = {name: weights.clone() for name, weights in self.encoder.trained_tensors().items()}
+        parameters = self.encoder.trained_parameters()
         self.encoder.train()
         try:
             descend(
                 examples,
                 self._loss,
-                self.encoder.trained_parameters(),
-                learning_rate=self.learning_rate or self.encoder.learning_rate,
+                parameters,
+                learning_rates=[self.learning_rate or self.encoder.learning_rate] * len(parameters),
                 generator=generator,
                 epochs=self.epochs,
                 batch_size=self.batch_size,
-                max_gradient_norm=self.max_gradient_norm,
             )
         finally:
             self.encoder.eval()

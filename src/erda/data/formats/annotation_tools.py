@@ -292,14 +292,10 @@ def _skipped(row: ProdigyRow) -> str:
 
 
 def _read_prodigy(row: ProdigyRow, relation: ProdigyRelation, example_id: str) -> Example | Rejected | str:
-    found = _prodigy_example(row, relation, example_id)
-    return Rejected(found) if row.answer == "reject" and isinstance(found, Example) else found
-
-
-def _prodigy_example(row: ProdigyRow, relation: ProdigyRelation, example_id: str) -> Example | str:
     head = _prodigy_mark(row, "head", relation.head, relation.head_span)
     tail = _prodigy_mark(row, "child", relation.child, relation.child_span)
-    return sentences_example(row.text, head, tail, relation=(relation.label or "").strip(), id=example_id)
+    found = sentences_example(row.text, head, tail, relation=(relation.label or "").strip(), id=example_id)
+    return Rejected(found) if row.answer == "reject" and isinstance(found, Example) else found
 
 
 def _prodigy_mark(row: ProdigyRow, role: str, token: int, span: ProdigySpan | None) -> Marked:

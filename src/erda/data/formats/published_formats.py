@@ -19,7 +19,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StrictInt, StrictStr
 
-from erda.data.formats.row_collector import Reading, RowCollector
+from erda.data.formats.row_collector import Reading, RowCollector, SourceRow
 from erda.errors import DataError
 from erda.files import decode
 from erda.text.reading import JsonWalk, read_lines
@@ -50,7 +50,7 @@ def read_cfrl(path: Path, relations: Mapping[str, str] | None = None) -> Reading
         return found
 
     for number, line in read_lines(path, rows.faults):
-        rows.add(number, partial(example, number, line))
+        rows.add(SourceRow(number, partial(example, number, line)))
     return rows.reading(f"tab-separated lines of {N_FIELDS} fields", tuple(candidates))
 
 
@@ -120,7 +120,7 @@ def read_fewrel(path: Path, no_relation: Collection[str] = ()) -> Reading:
         for line, value in walk.array():
             number = rows.n_rows + 1
             read = partial(_fewrel_example, value, relation, f"{stem}:{number}")
-            rows.add(line, read, number=number, where=f"{relation}, row {number}: ")
+            rows.add(SourceRow(line, read, f"{relation}, row {number}: ", number))
     walk.end()
     return rows.reading("an object that maps relation ids to arrays of examples")
 
@@ -181,7 +181,8 @@ def read_tacred(path: Path, no_relation: Collection[str] = ()) -> Reading:
     walk = JsonWalk(path)
     for line, value in walk.array():
         number = rows.n_rows + 1
-        rows.add(line, partial(_tacred_example, value, f"{stem}:{number}"), number=number, where=f"row {number}: ")
+        read = partial(_tacred_example, value, f"{stem}:{number}")
+        rows.add(SourceRow(line, read, f"row {number}: ", number))
     walk.end()
     return rows.reading("an array of objects with 'token', 'subj_start' and so on")
 

@@ -98,7 +98,7 @@ def collect_rows(
     """
     rows = RowCollector(path, format, no_relation, once=True, relations=relations)
     for row in rows_of(path, rows.faults):
-        rows.add(row.line, row.read, where=row.where, number=row.number)
+        rows.add(row)
         tick()
     return rows.reading(expected)
 
@@ -128,25 +128,18 @@ class RowCollector:
         self._duplicates: list[tuple[int, int]] = []
         self._left_out: Counter[str] = Counter()
 
-    def add(
-        self,
-        line: int,
-        read: Callable[[], Example | Rejected | str],
-        *,
-        number: int | None = None,
-        where: str = "",
-    ) -> None:
-        """Add a row (see `SourceRow`): keep the example that `read` returns, count a skipped row, or note a fault."""
+    def add(self, row: SourceRow) -> None:
+        """Keep the example of a row, count a skipped row, or note a fault."""
         self.n_rows += 1
         try:
-            found = read()
+            found = row.read()
             example = found.example if isinstance(found, Rejected) else found
             if self._once and isinstance(example, Example):
-                example = self._checked(example, line)
+                example = self._checked(example, row.line)
             if isinstance(found, Rejected) and found.example.relation in self._no_relation - {None}:
                 raise DataError("'holds' is false; name the relation that does not hold.")
         except DataError as error:
-            self.faults.add(line, f"{where}{error}")
+            self.faults.add(row.line, f"{row.where}{error}")
             return
         if isinstance(example, str):
             self._left_out[example] += 1
@@ -154,7 +147,7 @@ class RowCollector:
         rejected = isinstance(found, Rejected)
         unrelated = example.relation in self._no_relation and not rejected
         if self._once or not unrelated:
-            number = line if number is None else number
+            number = row.line if row.number is None else row.number
             key = (example.tokens, example.head.span, example.tail.span, example.relation, rejected)
             if (first := self._first.setdefault(key, number)) != number:
                 self._duplicates.append((number, first))

@@ -15,6 +15,7 @@ it loads the file.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +39,6 @@ from erda.encoders.onnx_encoder import (
     OnnxEncoder,
     PackedEncoder,
     crc32_of,
-    digests,
     packaged_folder,
 )
 from erda.encoders.transformer import LEARNING_RATES, TransformerEncoder
@@ -99,7 +99,7 @@ def pack_encoder(
         max_pieces=tokenizer.limit,
         vocab_size=tokenizer.vocab_size,
         special=tokenizer.special,
-        sha256=digests(files),
+        sha256={name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
         crc32=crc32_of(files),
         made_from=made_from,
     )
@@ -164,7 +164,7 @@ class _Graph:
             words = np.concatenate([words, _array(layers.marks)])
         length = self._add("Shape", "ids")
         rows = self._words(words)
-        places = self._floats(_array(layers.position_rows(max_pieces)))
+        places = self._floats(_array(_position_rows(layers, max_pieces)))
         rows = self._add("Add", rows, self._add("Slice", places, self._ints(0), length))
         norm = embeddings.LayerNorm
         states = self._add("LayerNormalization", rows, *self._scale(norm), epsilon=norm.eps)
@@ -206,7 +206,7 @@ class _Graph:
 
     def _layer(self, layers: LayeredModel, layer: Any, states: str, bias: str, *, last: bool) -> str:
         """One layer: [length, hidden] -> [length, hidden]; the last layer only at the two marks: [2, hidden]."""
-        attention, query, key, value = layers.attention(layer)
+        attention, query, key, value = _attention(layers, layer)
         if last:
             here = self._add("Gather", states, "marks")
             bias = bias and self._add("Gather", bias, "marks", axis=2)
@@ -217,7 +217,8 @@ class _Graph:
         parts = [self._add("Unsqueeze", part, batch) for part in parts]
         heads = attention.num_attention_heads
         mixed = self._add("MultiHeadAttention", *parts, "", "", bias, domain=RUNTIME, num_heads=heads)
-        output, norm = layers.attention_output(layer)
+        block = layer.attention
+        output, norm = (block.attn.o, block.LayerNorm) if layers.mpnet else (block.output.dense, block.output.LayerNorm)
         attended = self._skip(norm, self._linear(self._add("Squeeze", mixed, batch), output), here)
         inner = self._add("Gelu", self._linear(attended, layer.intermediate.dense), domain=RUNTIME)
         return self._skip(layer.output.LayerNorm, self._linear(inner, layer.output.dense), attended)
@@ -255,9 +256,10 @@ class _Graph:
 
     def _position_bias(self, layers: LayeredModel, max_pieces: int, length: str) -> str:
         """MPNet's attention bias by distance, [1, heads, length, length]; empty for other models."""
-        bias = layers.position_bias(max_pieces)
-        if bias is None:
+        if not layers.mpnet:
             return ""
+        encoder = layers.model.encoder
+        bias = encoder.compute_position_bias(encoder.relative_attention_bias.weight.new_empty(1, max_pieces, 1))
         both = self._add("Concat", length, length, axis=0)
         return self._add("Slice", self._floats(_array(bias)), self._ints(0, 0), both, self._ints(2, 3))
 
@@ -280,6 +282,23 @@ class _Graph:
         (name,) = self._names(1)
         self.nodes.append(helper.make_node(operator, inputs, [name], domain=domain, **attributes))
         return name
+
+
+def _attention(layers: LayeredModel, layer: Any) -> tuple[Any, nn.Linear, nn.Linear, nn.Linear]:
+    """A layer's attention and its query, key and value projections."""
+    if layers.mpnet:
+        attention = layer.attention.attn
+        return attention, attention.q, attention.k, attention.v
+    attention = layer.attention.self
+    return attention, attention.query, attention.key, attention.value
+
+
+def _position_rows(layers: LayeredModel, n: int) -> Tensor:
+    """Position embeddings of the first `n` pieces (with BERT's segment embedding): [n, hidden]."""
+    embeddings = layers.model.embeddings
+    first = 0 if layers.model.config.model_type == "bert" else embeddings.padding_idx + 1
+    rows: Tensor = embeddings.position_embeddings.weight[first : first + n]
+    return rows if layers.mpnet else rows + embeddings.token_type_embeddings.weight[0]
 
 
 def _array(tensor: Tensor) -> np.ndarray:

@@ -1,0 +1,5 @@
+"""Fixtures of tiny models."""
+
+from tiny_models import bert, folders
+
+__all__ = ["bert", "folders"]

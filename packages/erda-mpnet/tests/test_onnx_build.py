@@ -1,0 +1,143 @@
+"""Graphs built from weights against PyTorch, and `erda data get mpnet`."""
+
+import copy
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny_models import SENTENCES, encoder_of, sentence
+
+from erda.corpus.similarity import SimilarityModel
+from erda.encoders import TransformerSettings, build_encoder
+from erda.encoders.adapter import TrainedWeights
+from erda.encoders.contract import BackgroundFile, Encoder, UnlabelledFile, save_background, save_unlabelled
+from erda.encoders.frozen import FrozenCache
+from erda.encoders.onnx_encoder import OnnxEncoder, read_about
+from erda.encoders.transformer import TransformerEncoder
+from erda.encoders.weights import PACKAGED, ModelFolder, origin
+from erda.errors import ModelError, SettingsError
+from erda_mpnet import onnx_build
+
+LONG = sentence("berlin " + "the river in a city " * 30 + "paris", (0, 1), (151, 152))
+
+
+def build(folder: ModelFolder, engine: str = "onnx", **settings: Any) -> Encoder:
+    return build_encoder(str(folder.path), engine=engine, **{"mode": "markers", "trained_layers": 0, **settings})
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "mpnet"])
+def test_vectors_equal_those_of_pytorch(folders: dict[str, ModelFolder], kind: str) -> None:
+    expected, found = build(folders[kind], "torch"), build(folders[kind])
+    assert isinstance(found, OnnxEncoder)
+    assert found.dim == expected.dim
+    sentences = [*SENTENCES, LONG]
+    np.testing.assert_allclose(found.embed(sentences), expected.embed(sentences), atol=1e-4)
+    blanked = found.embed(sentences, blanked=True), expected.embed(sentences, blanked=True)
+    np.testing.assert_allclose(*blanked, atol=1e-4)
+    assert found.embed([]).shape == (0, found.dim)
+    assert found.spec.fingerprint == expected.spec.fingerprint
+    assert not found.trained_state()
+
+
+@pytest.mark.parametrize("engine", ["onnx", "onnx-int8"])
+def test_a_vector_does_not_depend_on_its_batch(bert: ModelFolder, engine: str) -> None:
+    encoder = build(bert, engine)
+    together = encoder.embed(SENTENCES)
+    alone = np.concatenate([encoder.embed([example]) for example in SENTENCES])
+    np.testing.assert_array_equal(alone, together)
+    with ThreadPoolExecutor(4) as pool:
+        assert all(np.array_equal(found, together) for found in pool.map(encoder.embed, [SENTENCES] * 8))
+    np.testing.assert_array_equal(copy.deepcopy(encoder).embed(SENTENCES), together)
+    assert 255 * onnx_build.LARGEST * 2 < 2**15, "x86 without VNNI adds two products in 16 bits"
+
+
+@pytest.mark.parametrize("pooled", [2, 3])
+@pytest.mark.parametrize("name", ["bert", "mpnet"])
+def test_pooled_layers_are_averaged(folders: dict[str, ModelFolder], name: str, pooled: int) -> None:
+    settings = TransformerSettings(mode="markers", trained_layers=0)
+    fresh = TrainedWeights.fresh(encoder_of(folders[name]).layers, base=origin(folders[name]), max_pieces=20, rank=2)
+    trained = replace(fresh, pooled_layers=pooled)
+    expected = TransformerEncoder(folders[name], settings, weights=trained).embed(SENTENCES)
+    onnx = settings.model_copy(update={"engine": "onnx"})
+    found = onnx_build.open_onnx(folders[name], onnx, weights=trained, device="cpu")
+    assert np.allclose(found.embed(SENTENCES), expected, atol=1e-5)
+
+
+def test_settings_select_the_graph(bert: ModelFolder) -> None:
+    plain, short, int8 = build(bert), build(bert, max_pieces=12), build(bert, "onnx-int8")
+    assert not np.array_equal(plain.embed([LONG]), short.embed([LONG]))
+    assert not np.array_equal(plain.embed(SENTENCES), int8.embed(SENTENCES))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"mode": "paper"}, {"trained_layers": 1}, {"trained_layers": -2}, {"projection": 4}, {"precision": "bf16"}],
+)
+def test_unsupported_settings_and_models_are_rejected(folders: dict[str, ModelFolder], given: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError, match="frozen encoders"):
+        build(folders["bert"], **given)
+    with pytest.raises(SettingsError, match="electra"):
+        build(folders["electra"])
+
+
+def test_encoders_share_a_vector_cache(bert: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = FrozenCache()
+    first, second = build(bert, cache=cache), build(bert, cache=cache)
+    vectors = first.embed(SENTENCES)
+    monkeypatch.setattr(second, "_vector", lambda pieces: pytest.fail("everything is cached"))
+    np.testing.assert_array_equal(second.embed(SENTENCES[::-1]), vectors[::-1])
+    assert second.embed([]).shape == (0, second.dim)
+
+
+def test_the_similarity_model_in_int8(bert: ModelFolder) -> None:
+    expected, found = SimilarityModel(bert), SimilarityModel(bert, dtype="int8")
+    assert isinstance(found.encoder, OnnxEncoder)
+    assert found.fingerprint == expected.fingerprint
+    cosines = (found.encode(SENTENCES) * expected.encode(SENTENCES)).sum(axis=1)
+    assert (cosines > 0.95).all()
+    assert (cosines < 0.99999).all()
+
+
+def test_a_built_encoder_averages_layers_and_has_statistics(
+    bert: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`erda data get mpnet`: files of an earlier version are built again, current ones stay."""
+    settings = TransformerSettings(mode="markers")
+    fresh = TrainedWeights.fresh(TransformerEncoder(bert, settings).layers, base=origin(bert), max_pieces=128, rank=1)
+    monkeypatch.setattr(onnx_build, "packaged_weights", lambda name: replace(fresh, pooled_layers=2))
+    monkeypatch.setattr(onnx_build, "find_model", lambda name: bert)
+    monkeypatch.setattr(onnx_build, "adapter_folder", lambda name, base: tmp_path / "adapter")
+    built, said = tmp_path / "built", list[str]()
+    monkeypatch.setattr(onnx_build, "packaged_folder", lambda name: built)
+    with pytest.raises(ModelError, match="no statistics of encoder 'mpnet'; install the adapter of this version"):
+        onnx_build.get_packaged("mpnet", say=said.append)
+    shipped, made_with = PACKAGED / "minilm", read_about(PACKAGED / "minilm").fingerprint
+    source, background = UnlabelledFile(shipped, made_with).read(), BackgroundFile(shipped, made_with).read()
+    assert source is not None
+    assert background is not None
+    statistics, pooled = tmp_path / "adapter" / onnx_build.STATISTICS, replace(fresh, pooled_layers=2)
+    save_unlabelled(statistics, source, pooled.fingerprint)
+    save_background(statistics, background, pooled.fingerprint)
+    make = partial(
+        onnx_build.pack_encoder, bert, TransformerSettings(adapter="shipped", engine="packaged", trained_layers=0)
+    )
+    make(weights=fresh).write(built)  # one layer, as earlier
+    for n_built in (1, 1):
+        onnx_build.get_packaged("mpnet", say=said.append)
+        assert sum("Building" in one for one in said) == n_built + 1
+    about = read_about(built)
+    assert about.fingerprint == make(weights=pooled).about.fingerprint != make(weights=fresh).about.fingerprint
+    copied = UnlabelledFile(built, about.fingerprint).read()
+    assert copied is not None
+    assert np.array_equal(source.vectors, copied.vectors)
+
+
+def test_engines_name_the_package_that_builds_them(bert: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "erda_mpnet.onnx_build", None)
+    with pytest.raises(ModelError, match=r"needs the package erda-mpnet.*pip install packages/erda-mpnet"):
+        build(bert)
