@@ -32,7 +32,7 @@ LEFT_OUT = {"seconds", "peak_memory_mb", "versions", "seal", "sha256", "machine"
 NOT_COMPARED = {".lock"}
 BATCH = 8  # cases that one process runs in turn: a fork takes as long as many a case
 HERE = "here"  # name of the working directory of a case
-LEFTOVERS = re.compile(r"\.lock|.*\.tmp|.*\.part|.*\.partial|build|checkpoints|.*\.old|.*\.new")
+LEFTOVERS = re.compile(r"\.lock|.*\.tmp|.*\.part|build|checkpoints|.*\.old|.*\.new")
 
 
 @dataclass(frozen=True, slots=True)
