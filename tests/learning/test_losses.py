@@ -43,6 +43,9 @@ def test_multi_margin_by_hand() -> None:
     # max(0, 0.2 - 0.5 + 0.4) + max(0, 0.2 - 0.5 - 0.1) = 0.1 + 0, over two wrong relations
     assert multi_margin(ROW, TRUE, margin=0.2).item() == pytest.approx(0.05, abs=1e-6)
     # margin 0.7: 0.6 + 0.1
+    assert multi_margin(ROW, TRUE, margin=0.7, average=False).item() == pytest.approx(
+        0.35 * (ROW.shape[1] - 1), abs=1e-6
+    )
     assert multi_margin(ROW, TRUE, margin=0.7).item() == pytest.approx(0.35, abs=1e-6)
 
 
@@ -87,6 +90,7 @@ PAPERS = {
     "multi_margin": 0.2,
     "pairwise_margin": 0.3,
     "contrastive_margin": 0.1,
+    "average_multi_margin": True,
 }
 
 
@@ -98,7 +102,7 @@ def by_hand(o: Objective, vectors, prototypes, targets, exemplars) -> float:
         wrong = [score for column, score in enumerate(row) if column != true]
         loss -= o.cross_entropy_weight / n * torch.log_softmax(torch.tensor(row) / o.temperature, 0)[true].item()
         hinges = sum(max(0.0, o.multi_margin - row[true] + score) for score in wrong)
-        loss += o.multi_margin_weight / n * hinges / max(len(wrong), 1)
+        loss += o.multi_margin_weight / n * hinges / (max(len(wrong), 1) if o.average_multi_margin else 1)
         if wrong:
             loss += o.pairwise_margin_weight / n * max(0.0, o.pairwise_margin - row[true] + max(wrong))
     for number, row in enumerate(exemplars):
@@ -109,7 +113,7 @@ def by_hand(o: Objective, vectors, prototypes, targets, exemplars) -> float:
     return loss
 
 
-@pytest.mark.parametrize("changed", [{}, {"multi_margin_weight": 0.0}])
+@pytest.mark.parametrize("changed", [{}, {"multi_margin_weight": 0.0}, {"average_multi_margin": False}])
 @pytest.mark.parametrize(("n_relations", "exemplars"), [(5, [3, 0]), (5, []), (1, [1])])
 def test_value_is_the_weighted_sum_of_the_losses(changed: dict, n_relations: int, exemplars: list[int]) -> None:
     objective, generator = Objective(**PAPERS | changed), torch.Generator().manual_seed(0)

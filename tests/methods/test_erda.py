@@ -44,6 +44,16 @@ def test_the_first_task_trains_against_names_and_later_ones_against_prototypes(w
     assert not torch.allclose(seen[4][2:], seen[3][2:]), "with an exemplar a relation is more than its name"
 
 
+def test_names_of_later_relations_take_part_only_on_request_and_are_never_predicted(watch: Watch) -> None:
+    every = (*toy_task(0).relations, *toy_task(1).relations)
+    for asked in (True, False):
+        method, seen = Erda(toy_encoder(), future=every, future_relations=asked), list[int]()
+        watch.before_step = lambda: seen.append(len(method.prototypes))  # noqa: B023 (called in this round)
+        method.learn(toy_task(0))
+        assert set(seen) == {4 if asked else 2}
+        assert method.predict(toy_task(0).examples).scores.shape[1] == 2
+
+
 def test_a_prototype_is_the_mean_of_name_and_exemplar_under_the_current_encoder() -> None:
     method = Erda(toy_encoder())
     for index in range(2):

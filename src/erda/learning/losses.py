@@ -33,12 +33,16 @@ def cross_entropy(similarities: Tensor, targets: Tensor, *, temperature: float =
     return F.cross_entropy(similarities / temperature, targets)
 
 
-def multi_margin(similarities: Tensor, targets: Tensor, *, margin: float) -> Tensor:
-    """L_mm, Eq. 2: every wrong relation at least `margin` below the true one; the mean over the wrong relations."""
+def multi_margin(similarities: Tensor, targets: Tensor, *, margin: float, average: bool = True) -> Tensor:
+    """L_mm, Eq. 2: every wrong relation at least `margin` below the true one.
+
+    Mean over the wrong relations, as in the released code; without `average` their sum, as in the paper.
+    """
     true = similarities.gather(1, targets[:, None])
     hinges = (margin - true + similarities).clamp(min=0)
     wrong = torch.ones_like(hinges).scatter(1, targets[:, None], 0.0)
-    return ((hinges * wrong).sum(dim=1) / max(similarities.shape[1] - 1, 1)).mean()
+    total = (hinges * wrong).sum(dim=1)
+    return (total / max(similarities.shape[1] - 1, 1) if average else total).mean()
 
 
 def pairwise_margin(similarities: Tensor, targets: Tensor, *, margin: float) -> Tensor:
@@ -71,6 +75,7 @@ class Objective:
     multi_margin: float
     pairwise_margin: float
     contrastive_margin: float
+    average_multi_margin: bool
 
     def __call__(self, vectors: Tensor, prototypes: Tensor, targets: Tensor, exemplars: list[int]) -> Tensor:
         """L_new of a batch, plus L_con of its exemplars.
@@ -82,7 +87,9 @@ class Objective:
         known = similarities[: len(targets)]
         loss = self.cross_entropy_weight * cross_entropy(known, targets, temperature=self.temperature)
         if self.multi_margin_weight:
-            loss = loss + self.multi_margin_weight * multi_margin(known, targets, margin=self.multi_margin)
+            average = self.average_multi_margin
+            hinges = multi_margin(known, targets, margin=self.multi_margin, average=average)
+            loss = loss + self.multi_margin_weight * hinges
         if self.pairwise_margin_weight:
             loss = loss + self.pairwise_margin_weight * pairwise_margin(known, targets, margin=self.pairwise_margin)
         if exemplars:

@@ -17,18 +17,20 @@ from erda.fields import Number, Weight, changed_settings
 from erda.learning.losses import Objective, cosine_similarity, hard_negatives, relation_embeddings
 from erda.methods.trained import NotTiny, Trained
 from erda.text.keys import sentence_key
-from erda.types import Example, ScoreKind, Task
+from erda.types import Example, Relation, ScoreKind, Task
 
 
 @dataclass(eq=False)
 class Erda(Trained):
     """Margin losses in embedding space, a memory with hard negatives, and extra examples from unlabelled text.
 
-    Without an `augmenter` there are no extra examples (the paper's "w.o. DA"). Scores are cosines.
+    Without an `augmenter` there are no extra examples (the paper's "w.o. DA"). `future` holds all relations of the
+    stream and is used only by `future_relations`. Scores are cosines.
     """
 
     _: KW_ONLY
     augmenter: Augmenter | None = None
+    future: tuple[Relation, ...] = ()
     new_iterations: Number = 1  # iter_1: epochs on the new task
     memory_iterations: Number = 2  # iter_2: epochs on the new task and the memory
     temperature: NotTiny = 0.2  # of the softmax in L_ce; 1: the released code's
@@ -39,6 +41,8 @@ class Erda(Trained):
     multi_margin: Weight = 0.2  # m_1
     pairwise_margin: Weight = 0.2  # m_2
     contrastive_margin: Weight = 0.01  # m_3
+    average_multi_margin: bool = True  # divide L_mm by the number of wrong relations; off: the paper's sum
+    future_relations: bool = False  # as in the released code: names of later relations take part in the losses
     memory_size: Number = 1  # exemplars per relation; 0: without memory
     augmentation: bool = True  # off: "w.o. DA"
     augment_below: Number = 50  # augment only relations with fewer examples than this
@@ -67,7 +71,7 @@ class Erda(Trained):
         for _ in range(self.memory_iterations):
             self.prototypes = self._relation_embeddings()
             self._train(both, generator, epochs=1)
-        self._keep("prototype", self._relation_embeddings())
+        self._keep("prototype", self._relation_embeddings()[: len(self.relations)])  # later ones are never predicted
 
     def _augment(self, task: Task) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
         """A of Algorithm 1: extra examples of the task's rare relations, and sentences that rehearse earlier relations.
@@ -120,14 +124,16 @@ class Erda(Trained):
         return self._objective(vectors, self.prototypes, self._targets(examples), exemplars)
 
     def _relation_embeddings(self) -> Tensor:
-        """Compute r_i of all known relations under the current encoder, without gradients: [n_relations, dim]."""
+        """Compute r_i of all known relations, then of future ones, under the current encoder, without gradients."""
+        future = [one for one in self.future if self.future_relations and one.id not in self.index]
+        relations = [*self.relations, *future]
         with torch.no_grad():
-            names = self.encoder.encode_texts([relation.name for relation in self.relations])
+            names = self.encoder.encode_texts([relation.name for relation in relations])
         rows: dict[str, list[int]] = {}
         for row, example in enumerate(self.kept):
             rows.setdefault(example.relation or "", []).append(row)
         vectors = embed(self.encoder, self.kept)
-        return relation_embeddings(self.relations, names, {relation: vectors[own] for relation, own in rows.items()})
+        return relation_embeddings(relations, names, {relation: vectors[own] for relation, own in rows.items()})
 
     def _prepare(self) -> None:
         self.prototypes = self._stack("prototype")

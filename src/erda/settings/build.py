@@ -54,8 +54,10 @@ def build_run_method(run: Run, *, cache: FrozenCache | None = None) -> Method:
     """Build the method of a run, untrained."""
     from erda.methods import find_method
 
-    parts = {"augmenter": _open_augmenter(run.corpus, run.device)} if run.corpus else {}
+    parts: dict[str, Any] = {"augmenter": _open_augmenter(run.corpus, run.device)} if run.corpus else {}
     settings = {"seed": run.seed, **run.settings.get("method", {})}
+    if settings.get("future_relations"):
+        parts["future"] = tuple(open_run_stream(run).relations)
     return find_method(run.method).from_settings(build_run_encoder(run, cache=cache), settings, **parts)
 
 
