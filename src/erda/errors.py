@@ -21,7 +21,7 @@ _OUT_OF_MEMORY = ("out of memory", "can't allocate memory")  # from CUDA, and fr
 EXTRAS = {  # module -> the extra of this package that installs it
     **dict.fromkeys(("duckdb", "faiss", "mwparserfromhell"), "corpus"),
     **dict.fromkeys(("jinja2", "markupsafe", "matplotlib", "scipy", "sklearn"), "report"),
-    **dict.fromkeys(("torch", "transformers", "numba", "onnx", "pyarrow", "huggingface_hub", "pebble"), "train"),
+    **dict.fromkeys(("torch", "transformers", "numba", "pyarrow", "huggingface_hub", "pebble"), "train"),
     "tabulate": "train",  # also in `report`
     "optuna": "search",
     **dict.fromkeys(("fastapi", "starlette", "uvicorn", "prometheus_client"), "serve"),

@@ -180,7 +180,6 @@ def test_the_command_builds_an_index(
     ("options", "named"),
     [
         (["--set", "batch_size=0", "--set", "dtype=float16"], ["batch_size", "dtype"]),
-        (["--address", "auto", "--workers", "0"], ["--workers"]),
         (["--workers", "2"], ["--address"]),
         (["--address", "auto", "--device", "nonsense"], ["nonsense"]),
     ],

@@ -93,10 +93,8 @@ def test_the_examples_in_the_help_of_convert_run(inputs: Path, capsys: pytest.Ca
         erda(*line.split()[1:])
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "annotated.json: 1 example of 1 relation (labelstudio)"
-    assert said[4:6] == [
-        "my-examples.jsonl: 1 example of 1 relation, from annotated.json (labelstudio)",
-        "1 row left out: no relation is annotated",
-    ]
+    assert "my-examples.jsonl: 1 example of 1 relation, from annotated.json (labelstudio)" in said
+    assert "1 row left out: no relation is annotated" in said
     for name in ("my-examples.jsonl", "my-examples.csv"):
         (example,) = read_examples(Path(name)).examples
         assert (example.tokens, example.relation) == (("Ann", "met", "Bob"), "meets")

@@ -29,7 +29,7 @@ RUN = ["run", "--dataset", "data.jsonl", "--method", "erda,seqrun", "--seeds", "
 RUN += ["--out", "run"]
 BUILD = ["corpus", "build", "rows.jsonl", "--exclude", "data.jsonl", "--out", "corpus"]
 TRAIN = ["corpus", "train", "rows.jsonl", "--encoder", "tiny", "--out", "adapter", "--set", "rank=4"]
-TRAIN += ["--set", "batch_size=16", "--set", "save_steps=2", "--set", "measure=false", "--set", "max_pieces=32"]
+TRAIN += ["--set", "batch_size=16", "--set", "save_steps=2", "--set", "max_pieces=32"]
 INDEX = ["corpus", "index", "corpus", "--model", "adapter"]
 AUGMENT = ["corpus", "augment", "data.jsonl", "--corpus", "corpus", "--model", "adapter", "--out", "extra.jsonl"]
 FROZEN = ["run", "--dataset", "data.jsonl", "--method", "seqrun", "--encoder", "tiny", "--seeds", "100", "--out", "far"]

@@ -27,7 +27,7 @@ def test_a_task_is_learned_alone_then_the_memory_is_replayed(monkeypatch: pytest
     calls: list[tuple[list[Example], int, Sequence[float]]] = []
 
     def record(items: Sequence[Example], *_: object, **settings: Any) -> float:
-        calls.append((list(items), settings["epochs"], settings["learning_rate"]))
+        calls.append((list(items), settings["epochs"], settings["learning_rates"]))
         return 0.0
 
     monkeypatch.setattr(base, "descend", record)

@@ -77,9 +77,13 @@ class StoreObjects:
 
     def read_relation(self, files: RelationFiles) -> RelationPart:
         """Read a relation with the arrays of the method."""
-        content, place = self._read(f"{files.about}.json")
-        about = decode_json(content, RelationFile, place=str(place), **DECODING)
+        about = self.read_about(files)
         return RelationPart(about.known, about.kept, self.read_tensors(files.rows))
+
+    def read_about(self, files: RelationFiles) -> RelationFile:
+        """Read a relation without the arrays."""
+        content, place = self._read(f"{files.about}.json")
+        return decode_json(content, RelationFile, place=str(place), **DECODING)
 
     def read_unrelated(self, digest: str) -> tuple[Lesson, ...]:
         """Read the sentences in which no relation holds."""
@@ -274,6 +278,12 @@ class Store:
         """The current version's line of the history."""
         number = self.head().current
         return self.version_file(number).info(number)
+
+    def content(self) -> State:
+        """Read the current version without the arrays of the method, and so without NumPy."""
+        version = self.version_file(self.head().current)
+        known = tuple(self.objects.read_about(files).known for files in version.relations)
+        return State(version.stamp, known, None, self.objects.read_unrelated(version.unrelated), version.thresholds)
 
     def history(self) -> list[VersionInfo]:
         """Every version on disk, oldest first."""

@@ -30,6 +30,7 @@ Every fault of the file is reported, and nothing is written if there is one.
 examples:
   erda data convert annotated.json
   erda data convert annotated.json --out my-examples.jsonl
+  erda data convert brat-folder --out my-examples.csv
 """
 
 

@@ -163,7 +163,7 @@ def say_what_is_known(options: argparse.Namespace) -> None:
 
     store = stored(options)
     now = store.current()
-    n_patterns = sum(len(patterns_of(one.relation.description)) for one in store.read(now.number).known)
+    n_patterns = sum(len(patterns_of(one.relation.description)) for one in store.content().known)
     more = {"pattern": n_patterns, "counterexample": now.n_counterexamples}
     *some, last = [counted(now.n_examples, "example"), *(counted(n, what) for what, n in more.items() if n)]
     source = f"{', '.join(some)} and {last}" if some else last

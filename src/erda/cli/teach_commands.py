@@ -21,6 +21,7 @@ from erda.cli.store_options import (
     progress_bar,
     say_what_changed,
     say_what_is_known,
+    stored,
 )
 from erda.errors import DataError, SettingsError, counted
 from erda.types import NO_RELATION, Example, Relation
@@ -205,7 +206,7 @@ def run_relations(options: argparse.Namespace) -> None:
     from erda.text.descriptions import meaning_of, patterns_of
     from erda.text.marks import example_to_marks
 
-    content = open_store(options).version.state
+    content = stored(options).content()
     known = {one.relation: one for one in content.known}
     if options.relation == NO_RELATION:
         for lesson in content.unrelated:

@@ -78,8 +78,8 @@ class StagedSource:
         if self._last.is_last:
             return
         rows, about = list[StagedRow](), ChunkAbout(n_rows=self._last.n_rows)
-        size, name = source.path.stat().st_size, one_line(source.path.name)
-        with tqdm(total=size, desc=name, unit="B", unit_scale=True, disable=None) as bar:
+        size, path = source.path.stat().st_size, source.path
+        with tqdm(total=size, desc=one_line(path.name), unit="B", unit_scale=True, disable=None) as bar:
             for batch in source.batches(self._last.position):
                 if len(rows) >= CHUNK_ROWS:
                     self._write(rows, about)

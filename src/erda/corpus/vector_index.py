@@ -166,7 +166,7 @@ def index_shards(shards: VectorShards, factory: str) -> tuple[Any, SearchEffort]
         lists.cp.min_points_per_centroid = 1
         n = min(len(shards), max(lists.nlist * POINTS_PER_LIST, 16_384))
         index.train(shards.vectors(np.sort(np.random.default_rng(0).choice(len(shards), n, replace=False))))
-    for _, vectors in tqdm(shards, desc=f"indexing ({factory})", unit="shard", total=len(shards.paths), disable=None):
+    for _, vectors in tqdm(shards, desc="indexing", unit="shard", total=len(shards.paths), disable=None):
         index.add(vectors)
     return index, SearchEffort() if factory == "Flat" else tune(index, shards)
 

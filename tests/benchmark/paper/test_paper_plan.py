@@ -158,7 +158,6 @@ def test_no_runnable_table_is_an_error_with_the_reasons(
         (["--dataset", "nosuch"], "Unknown dataset 'nosuch'."),
         (["--device", "cuda"], "PyTorch finds no CUDA device"),
         (["--corpus", "nosuch"], "corpus: nosuch is not a folder"),
-        (["--jobs", "0"], "--jobs: must be at least 1, got 0."),
         (["--set", "corpus=x"], "corpus: x is not a folder"),
         (["--set", "methods=emr"], "--set methods: fixed by the tables"),
     ],
