@@ -270,6 +270,11 @@ class VersionFile:
         found |= {f"{self.shared}.safetensors"} if self.shared else set()
         return found | ({f"{self.unrelated}.json"} if self.unrelated else set())
 
+    def is_same(self, other: VersionFile) -> bool:
+        """Whether two versions are equal except for the time of writing."""
+        mine, theirs = (replace(one, stamp=replace(one.stamp, time="", identity="")) for one in (self, other))
+        return mine == theirs
+
     def info(self, current: int) -> VersionInfo:
         """The entry of this version in the history."""
         stamp, n_examples = self.stamp, sum(one.n_examples for one in self.relations)

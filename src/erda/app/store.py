@@ -337,9 +337,8 @@ class Store:
         learned = state.learned
         others = {f"shared.{name}": tensor for name, tensor in learned.shared.items()} if learned else {}
         others |= {f"encoder.{name}": tensor for name, tensor in learned.weights.items()} if learned else {}
-        stamp = replace(state.stamp, number=self._next_number(), identity=token_hex(16))
         version = VersionFile(
-            stamp,
+            replace(state.stamp, identity=token_hex(16)),
             learned.n_tasks if learned else 0,
             tuple(map(self.objects.write_relation, parts_of(state))),
             tuple(places[example.relation or ""] for example in learned.kept) if learned else (),
@@ -349,13 +348,25 @@ class Store:
             len(state.unrelated),
             state.thresholds,
         )
+        version = self._numbered(version)
+        stamp = version.stamp
         write_json(self._version_path(stamp.number), sealed(version))
         write_json(self.folder / HEAD, sealed(StoreHead(FORMAT, stamp.number, stamp.number, stamp.identity)))
         return replace(state, stamp=stamp)
 
-    def _next_number(self) -> int:
-        """A number that was never used; without a head, version 0 was never complete and is written again."""
-        return max([self.head().last, *self.numbers()]) + 1 if (self.folder / HEAD).is_file() else 0
+    def _numbered(self, version: VersionFile) -> VersionFile:
+        """Give a version a number that was never current; it replaces an equal one that a kill left behind.
+
+        Without a head, version 0 was never complete and is written again.
+        """
+        has_head = (self.folder / HEAD).is_file()
+        last = self.head().last if has_head else -1
+        beyond = [number for number in self.numbers() if has_head and number > last]
+        numbered = replace(version, stamp=replace(version.stamp, number=last + 1))
+        with suppress(ModelError):
+            if not beyond or (beyond == [last + 1] and numbered.is_same(self._read_file(last + 1))):
+                return numbered
+        return replace(version, stamp=replace(version.stamp, number=max(beyond) + 1))
 
     def prune(self, keep: Collection[int]) -> int:
         """Remove all versions except these and the current one, with their objects; return the number removed."""
