@@ -135,7 +135,7 @@ def test_what_cannot_be_exported(taught: Extractor, tmp_path: Path, monkeypatch:
         taught.export(taught.folder)
     with pytest.raises(ErdaError, match="expected onnx or onnx-int8"):
         taught.export(tmp_path / "out", engine="torch")
-    with pytest.raises(DataError, match="Nothing was taught yet"):
+    with pytest.raises(DataError, match="No relation is known"):
         Extractor.open(tmp_path / "empty").export(tmp_path / "out")
     words = open_toy(tmp_path / "words")
     words.teach_many(LESSONS)

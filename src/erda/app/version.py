@@ -51,7 +51,7 @@ from erda.types import Entity, Example, Relation, Span
 if TYPE_CHECKING:
     from erda.app.version_log import DerivedArrays
 
-NOTHING_TAUGHT = "Nothing was taught yet: begin with teach(relation, examples)."
+NOTHING_TAUGHT = "No relation is known: teach one first."
 TOP = 5  # ranked relations per answer
 AT_ONCE = 1024  # questions between two calls of `progress`
 COMPARED = 3  # relations whose examples an explanation compares

@@ -83,7 +83,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     _add_input(extract, "text file, read line by line, or a sentence (default: -, standard input)")
     extract.add_argument("--entity", action="append", metavar="NAME", help="an entity of the text (may be repeated)")
     extract.add_argument("--names", type=Path, metavar="FILE", help="entity names, one per line, or NAME, a tab and ID")
-    pairs = "both directions of a pair if both are likely enough, or all pairs, including those without a relation"
+    pairs = "likelier: the more confident direction; both: both if likely enough; all: pairs without a relation too"
     kinds = ("likelier", "both", "all")
     extract.add_argument("--pairs", choices=kinds, default="likelier", help=f"{pairs} (default: likelier)")
     extract.add_argument("--no-pronouns", dest="pronouns", action="store_false", help="ignore pronouns (he, her, ...)")
@@ -100,7 +100,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     add_store(evaluate)
 
     about = "Fit confidence thresholds on labelled rows, so that a given share of the answers is right."
-    tune = add_command(commands, "tune", about, TUNE, run_tune, brief="fit thresholds for a precision")
+    tune = add_command(commands, "tune", about, TUNE, run_tune, brief="fit thresholds to reach a given precision")
     tune.add_argument("file", type=named_path, metavar="FILE", nargs="?", help="labelled rows, as for `erda evaluate`")
     tune.add_argument("--precision", type=float, default=0.9, metavar="P", help="share of right answers (default: 0.9)")
     add_rows(tune)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 RUN = """\
 Later sources win: built-in defaults, --preset, --config, --set, the flags above. Finished runs are not repeated;
-an interrupted run starts again. To use several machines, give each of them other --seeds and copy the folders together.
+an interrupted run starts again. To use several machines, give each one different --seeds, then merge the folders.
 
 examples:
   erda run --dataset fewrel --shots 5 --method erda --encoder bilstm --order-family erda --seeds 100,110 --out runs/x

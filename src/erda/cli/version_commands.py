@@ -12,7 +12,7 @@ from erda.errors import counted
 
 VERSIONS = """\
 Old versions make --undo and --to possible, and they still contain forgotten relations and examples. --keep and --purge
-leave files alone that erda did not write.
+do not touch files that erda did not write.
 
 examples:
   erda versions
