@@ -66,3 +66,11 @@ def test_a_folder_without_records_is_an_error(tmp_path: Path) -> None:
         read_records(tmp_path)
     with pytest.raises(RecordError):
         read_records(tmp_path / "nowhere")
+
+
+def test_a_run_whose_record_is_gone_is_named(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        toy_record(tmp_path, seed=seed)
+    (tmp_path / "toy/2/record.json").unlink()
+    (fault,) = read_records(tmp_path).faults
+    assert fault.startswith(f"{tmp_path / 'toy/2'}: has no record.json")

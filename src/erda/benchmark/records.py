@@ -30,7 +30,7 @@ ROUNDING = 1e-9
 MOST = 10**12  # examples of a test set
 Number = Annotated[int, Field(ge=0, le=MOST)]
 Count = Annotated[int, Field(ge=1, le=MOST)]
-RECORD = "record.json"
+RECORD, MANIFEST = "record.json", "manifest.json"
 DELETE_IT = "Delete it and run again."
 RULES = {
     ALL_SEEN: "The gold relation must score strictly higher than every other relation learned so far.",
@@ -254,6 +254,8 @@ def read_records(path: Path) -> Records:
             found.append(FoundRecord(record, folder / place))
         except RecordError as error:
             faults.append(str(error))
+    lone = [one.parent for one in sorted(path.rglob(MANIFEST)) if not (one.parent / RECORD).is_file()]
+    faults += [f"{folder}: has no {RECORD}; repeat the `erda run` that wrote it." for folder in lone]
     if not found:
         hint = "\n" + "\n".join(faults) if faults else " An unfinished run has none; repeat its command."
         raise RecordError(f"{path}: contains no readable {RECORD}.{hint}")

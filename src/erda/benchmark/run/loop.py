@@ -26,6 +26,7 @@ from erda import __version__
 from erda.benchmark.experiments import reject_mixing
 from erda.benchmark.measures import Marks, Measures, TestAnswers, mark, measure
 from erda.benchmark.records import (
+    MANIFEST,
     RECORD,
     Record,
     measured,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from erda.data.streams import TaskStream
     from erda.methods.base import Method
 
-MANIFEST = "manifest.json"
 PACKAGES = ("torch", "transformers", "numpy")  # versions in a record
 OUT_OF_MEMORY = (
     "{title}: out of memory on {device}. Repeat the command with more memory or fewer --jobs, or use a smaller encoder "
