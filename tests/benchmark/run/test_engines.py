@@ -62,7 +62,7 @@ def test_ctrl_c_stops_every_process_and_the_same_command_runs_again(tmp_path: Pa
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores Ctrl-C
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
         signal.signal(signal.SIGINT, before)
-        while not list(tmp_path.rglob(".lock")) and process.poll() is None:
+        while len(list(tmp_path.rglob(".lock"))) < 2 and process.poll() is None:  # both workers have started
             time.sleep(0.02)
         os.killpg(process.pid, signal.SIGINT)  # also to the workers, as a terminal does
         said = process.communicate(timeout=200)[1]
