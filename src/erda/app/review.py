@@ -32,7 +32,7 @@ from erda.app.store import Store
 from erda.app.texts import TextRow
 from erda.app.version import NOTHING_TAUGHT, Version
 from erda.errors import BusyError, DataError, ErdaError, counted
-from erda.files import file_state, locked, read_sealed, sealed, write_json
+from erda.files import file_state, locked, read_sealed, remove_unfinished, sealed, write_json
 from erda.types import Example
 
 PER_VERSION = 10  # judgements
@@ -404,6 +404,7 @@ def open_review(
     folder = extractor.folder / FOLDER
     path = vectors_path(extractor.folder, extractor.version.state.stamp.setup.encoder)
     with locked(folder, busy=BUSY, wait=0):
+        remove_unfinished(folder)  # of a killed review
         extractor.refresh()
         ReviewJournal(folder)  # a damaged or foreign one is rejected before the pairs are embedded
         pool = CandidatePool(extractor.version, texts, pronouns=pronouns, vectors=path, progress=progress)
