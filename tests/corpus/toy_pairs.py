@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from erda.corpus.training_pairs import PairBatches, PairRows, TrainingSettings, read_pair_rows
+from erda.corpus.training_pairs import Batches, PairRows, TrainingSettings, read_pair_rows
 from erda.encoders.layers import load_tokenizer
 from erda.encoders.weights import ModelFolder
 from erda.fields import changed_settings
@@ -53,7 +53,7 @@ def toy_rows(folder: ModelFolder, path: Path, examples: Sequence[Example]) -> Pa
     return read_pair_rows([write_tagged(path, examples)], load_tokenizer(folder, mode="markers"))
 
 
-def batches_of(rows: PairRows, *, limit: int | None = None, **changes: Any) -> PairBatches:
+def batches_of(rows: PairRows, *, limit: int | None = None, **changes: Any) -> Batches:
     """Batches of all sentences, with the settings `SMALL` and `changes`."""
     settings = changed_settings(SMALL, changes)
-    return PairBatches(rows, np.arange(len(rows)), settings, limit=limit)
+    return Batches(rows, np.arange(len(rows)), settings, limit=limit)

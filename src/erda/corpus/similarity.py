@@ -51,7 +51,8 @@ class SimilarityModel:
         self.base = base.name
         self.weights = weights
         self.encoder: TransformerEncoder | OnnxEncoder
-        settings = TransformerSettings(mode="markers", max_pieces=0 if weights else max_pieces)
+        mode = weights.mode if weights else "markers"
+        settings = TransformerSettings(mode=mode, max_pieces=0 if weights else max_pieces)
         if dtype == "int8":
             frozen = settings.model_copy(update={"trained_layers": 0, "engine": "onnx-int8"})
             self.encoder = graph_builder().open_onnx(folder, frozen, weights=weights, device=device)
@@ -71,18 +72,23 @@ class SimilarityModel:
     @torch.no_grad()
     def encode_packed(self, sentences: PackedSentences, rows: np.ndarray, *, blank_names: bool = False) -> Tensor:
         """Encode some rows of packed sentences as unit vectors on the model's device: [n_rows, dim]."""
+        return self.encode_shown(sentences, Shown.whole(rows, blank_names=blank_names))
+
+    @torch.no_grad()
+    def encode_shown(self, sentences: PackedSentences, shown: Shown) -> Tensor:
+        """Encode packed sentences as `shown`: unit vectors on the model's device, [n, dim]."""
         from tqdm import tqdm
 
         if isinstance(self.encoder, OnnxEncoder):
             raise SettingsError("packed sentences need PyTorch; use dtype float32 or bfloat16.")
         device = self.encoder.device
         batches = SentenceBatches(sentences, self.encoder.tokenizer, device)
-        vectors = torch.empty(len(rows), self.dim, device=device)
-        order = np.argsort(-sentences.lengths[rows].sum(1, dtype=np.int64), kind="stable")
+        vectors = torch.empty(len(shown.rows), self.dim, device=device)
+        order = np.argsort(-sentences.lengths[shown.rows].sum(1, dtype=np.int64), kind="stable")
         size = PACKED_BATCH_SIZES[device.type]
-        for start in tqdm(range(0, len(rows), size), desc="sentences", unit="batch", leave=False, disable=None):
+        for start in tqdm(range(0, len(order), size), desc="sentences", unit="batch", leave=False, disable=None):
             some = order[start : start + size]
-            (chunk,), place = batches.chunks(Shown.whole(rows[some], blank_names=blank_names), 1)
+            (chunk,), place = batches.chunks(Shown(shown.rows[some], shown.names[some], shown.around[some]), 1)
             vectors[torch.from_numpy(some).to(device)] = normalize(self.encoder(*chunk)[place], dim=-1)
         return vectors
 

@@ -7,7 +7,7 @@ or step determine everything random, so a resumed training equals an uninterrupt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.functional import cross_entropy, normalize, softplus
+from torch.nn.functional import cross_entropy, kl_div, normalize, softplus
 
-from erda.corpus.training_pairs import Machine, PairBatch, PairBatches, PairRows, TrainingSettings
+from erda.corpus.training_pairs import Batch, Batches, Machine, PairRows, TrainingSettings, as_taught
 from erda.encoders import TransformerSettings
 from erda.encoders.adapter import KINDS, SETTINGS_FILE, TrainedSettings, TrainedWeights
 from erda.encoders.packed import SentenceBatches, on_device
@@ -57,6 +57,27 @@ def paper_loss(positive: Tensor, negative: Tensor, temperature: float = 1.0) -> 
     return loss + softplus(negative / temperature).mean() if len(negative) else loss
 
 
+def labelled_loss(vectors: Tensor, relation: Tensor, temperature: float) -> Tensor:
+    """Supervised contrastive loss of unit vectors [n, dim]; `relation` [n] below 0: no relation.
+
+    Mean over labelled sentences of -log of the share of their own relation's sentences. Sentences without a relation
+    are negatives of all others and never anchors.
+    """
+    logits = (vectors @ vectors.T / temperature).fill_diagonal_(-1e4)
+    anchors = relation >= 0
+    own = (relation[:, None] == relation)[anchors].fill_diagonal_(False)
+    shares = logits[anchors] - logits[anchors].logsumexp(dim=1, keepdim=True)
+    return -((shares * own).sum(1) / own.sum(1).clamp(min=1)).mean()
+
+
+def distillation_loss(similarities: Tensor, taught: Tensor, temperature: float) -> Tensor:
+    """Mean KL divergence between the rows of two cosine matrices [n, n], each without its diagonal."""
+    n = len(taught)
+    aside = ~torch.eye(n, dtype=torch.bool, device=taught.device)
+    own, other = ((one / temperature)[aside].view(n, n - 1).log_softmax(1) for one in (similarities, taught))
+    return kl_div(own, other, reduction="batchmean", log_target=True)
+
+
 class Learner:
     """A pretrained model, its trained tensors, and the optimiser."""
 
@@ -64,21 +85,29 @@ class Learner:
         self, folder: ModelFolder, rows: PairRows, settings: TrainingSettings, machine: Machine, device: torch.device
     ) -> None:
         self.rows, self.settings, self.machine, self.device = rows, settings, machine, device
-        like = TransformerSettings(mode="markers", max_pieces=settings.max_pieces)
-        encoder = TransformerEncoder(folder, like).requires_grad_(False)
+        base = origin(folder)
+        like = TransformerSettings(mode=settings.mode, max_pieces=settings.max_pieces)
+        before = TrainedWeights.load(settings.start, base=base.name) if settings.start else None
+        encoder = TransformerEncoder(folder, like, weights=None if settings.rank else before).requires_grad_(False)
         self.start = TrainedWeights.fresh(
             encoder.layers,
-            base=origin(folder),
+            base=base,
             max_pieces=settings.max_pieces,
             rank=settings.rank,
             scale=settings.scale,
             seed=settings.seed,
         )
+        if settings.rank and before is not None:
+            self.start = self.start.after(before)
+        self.start = replace(self.start, mode=settings.mode, trained_on=rows.relations)
+        if settings.objective in ("labelled", "distil"):
+            encoder.layers.pooled_layers = settings.pooled_layers
         self.encoder = encoder.to(device).eval()
         self.dtype = torch.bfloat16 if machine.bf16 else torch.float32
         self.trained = {name: one.float().to(device).requires_grad_() for name, one in self.start.tensors.items()}
         self.weights = replace(self.start, tensors=self.trained)
         self.sentences = SentenceBatches(rows.sentences, encoder.tokenizer, device)
+        self.taught = teacher_vectors(rows, settings.teachers, device) if settings.objective == "distil" else None
         matrices, others = (
             [one for one in self.trained.values() if (one.dim() > 1) == is_matrix] for is_matrix in (True, False)
         )
@@ -88,7 +117,7 @@ class Learner:
             fused=device.type == "cuda",
         )
 
-    def backward(self, batch: PairBatch) -> Tensor:
+    def backward(self, batch: Batch) -> Tensor:
         """Compute the loss of a batch and add its gradient to the trained tensors."""
         chunks, place = self.sentences.chunks(batch.shown, N_CHUNKS)
         merged = self.weights.merged(self.encoder.layers)
@@ -98,19 +127,22 @@ class Learner:
         loss.backward()
         return loss.detach()
 
-    def loss(self, vectors: Tensor, batch: PairBatch) -> Tensor:
-        """Compute the loss of a batch from its vectors [2n + m, dim]."""
-        vectors = normalize(vectors, dim=-1)
-        anchor = on_device(batch.anchor, self.device)
-        n = (len(vectors) - len(anchor)) // 2
-        first, second, negative = vectors[:n], vectors[n : 2 * n], vectors[2 * n :]
-        temperature = self.settings.effective_temperature
+    def loss(self, vectors: Tensor, batch: Batch) -> Tensor:
+        """Compute the loss of a batch from its vectors [2n + m + k, dim]."""
+        vectors, temperature = normalize(vectors, dim=-1), self.settings.effective_temperature
+        if self.taught is not None:
+            taught = self.taught[on_device(batch.shown.rows, self.device)].float()
+            return distillation_loss(vectors @ vectors.T, taught @ taught.T, temperature)
+        anchor, pair, relation = (on_device(one, self.device) for one in (batch.anchor, batch.pair, batch.relation))
+        first, second, negative, labelled = vectors.split([len(pair), len(pair), len(anchor), len(relation)])
         if self.settings.objective == "paper":
             return paper_loss((first * second).sum(-1), (first[anchor] * negative).sum(-1), temperature)
-        pair = on_device(batch.pair[:n], self.device)
-        same, similarities = pair[:, None] == pair, first @ second.T
-        both = [infonce_loss(one, same, temperature) for one in (similarities, similarities.T)]
-        return torch.stack(both).mean()
+        losses = [labelled_loss(labelled, relation, temperature)] if len(relation) else []
+        if len(pair):
+            same, similarities = pair[:, None] == pair, first @ second.T
+            both = [infonce_loss(one, same, temperature) for one in (similarities, similarities.T)]
+            losses.append(torch.stack(both).mean())
+        return torch.stack(losses).sum()
 
     def update(self, step: int, n_steps: int) -> None:
         """Take one optimiser step: linear warm-up, then linear decay to zero; gradients clipped to norm 1."""
@@ -123,10 +155,9 @@ class Learner:
         self.optimiser.zero_grad()
 
     def outcome(self) -> TrainedWeights:
-        """The trained weights to save: an adapter in half precision."""
+        """The trained weights to save, in half precision."""
         last = {name: one.detach().cpu() for name, one in self.trained.items()}
-        if self.start.kind == "adapter":
-            last = {name: one.half() for name, one in last.items()}
+        last = {name: one.half() for name, one in last.items()}
         return replace(self.start, tensors=last, pooled_layers=self.settings.pooled_layers)
 
     def state(self) -> dict[str, np.ndarray]:
@@ -148,6 +179,20 @@ class Learner:
                 moments.setdefault(int(number), {})[key] = torch.from_numpy(array)
         groups = self.optimiser.state_dict()["param_groups"]
         self.optimiser.load_state_dict({"state": moments, "param_groups": groups})
+
+
+@torch.no_grad()
+def teacher_vectors(rows: PairRows, teachers: Sequence[str], device: torch.device) -> Tensor:
+    """Vectors of all rows by several models, side by side, so that their cosine is the mean of theirs: [n, dim]."""
+    from erda.corpus.similarity import load_similarity
+
+    shown, parts = as_taught(np.arange(len(rows))), []
+    for name in teachers:
+        model = load_similarity(name, device=str(device), dtype="bfloat16" if device.type == "cuda" else "float32")
+        parts.append(model.encode_shown(rows.sentences, shown).half())
+    if not parts:
+        raise SettingsError("objective 'distil': name the teachers, such as --set teachers=models/large.")
+    return torch.cat(parts, dim=1) / len(parts) ** 0.5
 
 
 # -- the training loop ------------------------------------------------------------------------------------------------
@@ -181,8 +226,8 @@ def train(
     """
     machine = machine or Machine()
     among = np.arange(len(rows)) if among is None else among
-    batches = PairBatches(rows, among, settings, limit=limit)
-    if batches.n_pairs < 2:
+    batches = Batches(rows, among, settings, limit=limit)
+    if batches.n_pairs < 2 and settings.objective in ("infonce", "paper"):
         raise DataError(f"too few pairs of sentences to train on: {batches.n_pairs}.")
     device, checkpoints = torch.device(machine.device), out / CHECKPOINTS
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
@@ -214,7 +259,7 @@ def train(
 
 
 def _learn(
-    learner: Learner, batches: PairBatches, checkpoint: Path, after_step: Callable[[int], None]
+    learner: Learner, batches: Batches, checkpoint: Path, after_step: Callable[[int], None]
 ) -> list[tuple[int, float]]:
     """Run the steps after the checkpoint, if there is one; return all losses."""
     from tqdm import tqdm

@@ -1,7 +1,8 @@
-"""Training data of a similarity model: sentences as word pieces in one file, and pairs of them.
+"""Training data of an encoder: sentences as word pieces in one file, and the batches of a training.
 
-Positive: two sentences with the same two entities. Hard negative: exactly one shared entity, in the same role. A hash
-of the entity pair decides whether it is held out, so the same pairs are held out of every file.
+Unlabelled sentences make pairs. Positive: two sentences with the same two entities. Hard negative: exactly one shared
+entity, in the same role. A hash of the entity pair decides whether it is held out, so the same pairs are held out of
+every file. Labelled sentences have a relation, or `no_relation`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from base64 import b85encode
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
 from hashlib import blake2b
 from itertools import chain, islice
 from pathlib import Path
@@ -39,17 +40,32 @@ BATCH = 10_000  # sentences in memory at a time
 NONE = -1  # no hard negative
 PACKED = ".npz"
 AROUND = 3  # maximum number of pieces that a cropped sentence keeps before and after its entities
+LABELLED_BLANK = 0.5  # probability that a name of a labelled sentence is masked
 EPOCH, STEP = 1, 2  # salts, so that the seeds of an epoch and of a step differ
 AGAIN = "Write it again with `erda corpus pairs`."
 MAX_PIECES = 128
-TEMPERATURES = {"infonce": 0.07, "paper": 1.0}
+UNLABELLED, UNRELATED = -2, -1  # numbers in place of a relation's
+NO_RELATION = "no_relation"
+TEMPERATURES = {"infonce": 0.07, "paper": 1.0, "labelled": 0.07, "distil": 0.05}
 LEARNING_RATES = {"adapter": 2e-3, "full": 2e-4}
 
 
 class TrainingSettings(Settings):
-    """Training settings. A temperature or learning rate of 0 means the default of the objective or of the weights."""
+    """Training settings. A temperature or learning rate of 0 means the default of the objective or of the weights.
 
-    objective: Literal["infonce", "paper"] = "infonce"  # only "paper" uses hard negatives
+    Objectives: `infonce` and `paper` learn from pairs of sentences with the same entities, `labelled` from relations
+    and pairs without a relation, `distil` from the vectors of trained models (`teachers`).
+    """
+
+    objective: Literal["infonce", "paper", "labelled", "distil"] = "infonce"  # only "paper" uses hard negatives
+    start: str = ""  # trained weights to start from: `shipped`, or a folder of a training
+    teachers: tuple[str, ...] = ()  # of `distil`: folders of trainings; their cosines are averaged
+    mode: Literal["markers", "levitated"] = "markers"
+    n_relations: Count = 48  # of `labelled`, per batch
+    n_sentences: Annotated[int, Field(ge=2, le=1000)] = 6  # of each of them
+    n_unrelated: Count = 512  # pairs without a relation, per batch
+    labelled_share: Fraction = 0.5  # of `distil`: share of the sentences of a batch that are labelled
+    n_steps: Annotated[int, Field(ge=1, le=10_000_000)] = 600  # of `labelled` and `distil`
     temperature: Annotated[float, Field(ge=0, le=100)] = 0.0
     blank_names: Fraction = 0.7  # probability that an entity name is masked, independently for each name
     crop: Fraction = 0.0  # probability that a sentence is cropped to the words between its entities, both names masked
@@ -58,10 +74,10 @@ class TrainingSettings(Settings):
     learning_rate: Fraction = 0.0
     warmup: Fraction = 0.06  # share of the steps
     weight_decay: Weight = 0.01
-    batch_size: Annotated[int, Field(ge=2, le=1_000_000)] = 256  # pairs, on each device
+    batch_size: Annotated[int, Field(ge=0, le=1_000_000)] = 256  # pairs; of `distil`: sentences
     n_epochs: Annotated[int, Field(ge=1, le=1000)] = 1
     max_pieces: Count = MAX_PIECES
-    pooled_layers: PooledLayers = 1  # of the trained model; training reads the last layer
+    pooled_layers: PooledLayers = 1  # of the trained model; `infonce` and `paper` read the last layer
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
 
     @property
@@ -109,6 +125,8 @@ class PairRows:
     head: np.ndarray  # [n] int32
     tail: np.ndarray  # [n] int32
     place: np.ndarray  # [n] uint32, hash of the entity pair
+    relation: np.ndarray  # [n] int32, number of the relation, UNRELATED or UNLABELLED
+    relations: tuple[str, ...]  # ids of the relations
     made_of: Provenance
 
     def __len__(self) -> int:
@@ -124,15 +142,33 @@ class PairRows:
     def digest(self) -> str:
         """Sha256 of the training data."""
         digest = hashlib.sha256()
+        labelled = () if self.relations else ("relation", "relations")  # files of pairs keep their digest
         for name, array in self._arrays().items():
+            if name in labelled:
+                continue
             digest.update(f"{name} {array.dtype} {array.shape}\n".encode())
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
     def split(self, held_out: float) -> tuple[np.ndarray, np.ndarray]:
         """Split into training rows and rows of held-out entity pairs."""
-        out = self.place < held_out * 2**32
+        out = (self.place < held_out * 2**32) & (self.relation == UNLABELLED)
         return np.flatnonzero(~out), np.flatnonzero(out)
+
+    def joined(self, other: PairRows) -> PairRows:
+        """Rows of both; entities and relations of `other` are numbered anew."""
+        n_entities = int(max(self.head.max(initial=-1), self.tail.max(initial=-1))) + 1
+        relation = np.where(other.relation >= 0, other.relation + len(self.relations), other.relation)
+        made_of = Provenance(self.made_of.sources | other.made_of.sources, self.made_of.excluded, self.made_of.left_out)
+        return PairRows(
+            self.sentences.joined(other.sentences),
+            np.concatenate([self.head, other.head + n_entities]),
+            np.concatenate([self.tail, other.tail + n_entities]),
+            np.concatenate([self.place, other.place]),
+            np.concatenate([self.relation, relation]),
+            (*self.relations, *other.relations),
+            made_of,
+        )
 
     @property
     def n_links(self) -> int:
@@ -150,13 +186,16 @@ class PairRows:
         try:
             made_of = decode_json(str(arrays["made_of"]), Provenance, place=str(path), remedy=AGAIN)
             sentences = PackedSentences(*(arrays[name] for name in ("pieces", "lengths", "head_first", "vocabulary")))
-            return cls(sentences, arrays["head"], arrays["tail"], arrays["place"], made_of)
+            relation = arrays.get("relation", np.full(len(sentences), UNLABELLED, np.int32))
+            relations = tuple(map(str, arrays.get("relations", ())))
+            return cls(sentences, arrays["head"], arrays["tail"], arrays["place"], relation, relations, made_of)
         except KeyError as lacking:
             raise DataError(f"{path}: has no array {lacking}; not a file of `erda corpus pairs`.") from None
 
     def _arrays(self) -> dict[str, np.ndarray]:
         columns = {name: getattr(self.sentences, name) for name in ("pieces", "lengths", "head_first", "vocabulary")}
-        return columns | {"head": self.head, "tail": self.tail, "place": self.place}
+        columns |= {name: getattr(self, name) for name in ("head", "tail", "place", "relation")}
+        return columns | {"relations": np.array(self.relations, dtype=str)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -230,47 +269,81 @@ def pair_place(head: str, tail: str) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PairBatch:
-    """n pairs with m hard negatives, in the order first, second, negative."""
+class Batch:
+    """n pairs with m hard negatives and k labelled sentences, in the order first, second, negative, labelled."""
 
-    shown: Shown  # [2n + m]
-    pair: np.ndarray  # [2n + m] numbers of entity pairs
+    shown: Shown  # [2n + m + k]
+    pair: np.ndarray  # [n] numbers of entity pairs
     anchor: np.ndarray  # [m] the pair of each negative
+    relation: np.ndarray  # [k] numbers of relations, or UNRELATED
 
 
-class PairBatches:
+class Batches:
     """The batches of a training by step number, determined by the seed: at most `limit` pairs of `among` per epoch."""
 
     def __init__(
         self, rows: PairRows, among: np.ndarray, settings: TrainingSettings, *, limit: int | None = None
     ) -> None:
-        self.rows, self.among, self.settings, self.limit = rows, among, settings, limit
+        self.rows, self.settings, self.limit = rows, settings, limit
+        relation = rows.relation[among]
+        self.among, self._unrelated = among[relation == UNLABELLED], among[relation == UNRELATED]
+        labelled = among[relation >= 0]
+        order = labelled[np.argsort(rows.relation[labelled], kind="stable")]
+        self._of_relation = np.split(order, np.flatnonzero(np.diff(rows.relation[order])) + 1) if len(order) else []
+        self._labelled = np.concatenate([self._unrelated, labelled])
         self._epoch, self._pairs = 0, self._drawn(0)
         self.n_pairs = len(self._pairs)
-        self.n_batches = max(1, self.n_pairs // settings.batch_size)  # an incomplete last batch is dropped
-        self.n_steps = self.n_batches * settings.n_epochs
+        self.n_batches = max(1, self.n_pairs // max(settings.batch_size, 1))  # an incomplete last batch is dropped
+        by_epochs = settings.objective in ("infonce", "paper")
+        self.n_steps = self.n_batches * settings.n_epochs if by_epochs else settings.n_steps
 
-    def __getitem__(self, step: int) -> PairBatch:
+    def __getitem__(self, step: int) -> Batch:
         settings = self.settings
+        rng = np.random.default_rng([settings.seed, step, STEP, 0])
+        if settings.objective == "distil":
+            return self._to_distil(rng)
         epoch, at = divmod(step, self.n_batches)
         if epoch != self._epoch:
             self._epoch, self._pairs = epoch, self._drawn(epoch)
         size = settings.batch_size
         pairs = self._pairs.take(slice(at * size, (at + 1) * size))
-        rng = np.random.default_rng([settings.seed, step, STEP, 0])
         (anchor,) = np.nonzero(pairs.negative != NONE)
-        rows = np.concatenate([pairs.first, pairs.second, pairs.negative[anchor]])
-        names = np.where(rng.random((len(rows), 2)) < settings.blank_names, MASKED, AS_IT_IS)
+        labelled = self._draw_labelled(rng) if settings.objective == "labelled" else self.among[:0]
+        rows = np.concatenate([pairs.first, pairs.second, pairs.negative[anchor], labelled])
+        blank = np.where(np.arange(len(rows)) < len(rows) - len(labelled), settings.blank_names, LABELLED_BLANK)
+        names = np.where(rng.random((len(rows), 2)) < blank[:, None], MASKED, AS_IT_IS)
         around = np.full((len(rows), 2), WHOLE)
         if settings.crop:
             cropped = rng.random(len(rows)) < settings.crop
             names[cropped] = rng.choice([MASKED, SOMETHING], (int(cropped.sum()), 1))
             around[cropped] = rng.integers(AROUND + 1, size=(int(cropped.sum()), 2))
-        return PairBatch(Shown(rows, names, around), self.rows.pair[rows], anchor)
+        return Batch(Shown(rows, names, around), self.rows.pair[pairs.first], anchor, self.rows.relation[labelled])
+
+    def _draw_labelled(self, rng: np.random.Generator) -> np.ndarray:
+        """Sentences of some relations, and pairs without a relation."""
+        settings, n = self.settings, len(self._of_relation)
+        drawn = [self._of_relation[i] for i in rng.permutation(n)[: settings.n_relations]]
+        rows = [own[rng.integers(len(own), size=settings.n_sentences)] for own in drawn]
+        return np.concatenate([*rows, self._unrelated[rng.integers(len(self._unrelated), size=settings.n_unrelated)]])
+
+    def _to_distil(self, rng: np.random.Generator) -> Batch:
+        """Sentences without their labels, shown as the teachers saw them (`as_taught`)."""
+        n_labelled = round(self.settings.labelled_share * self.settings.batch_size) if len(self._labelled) else 0
+        sizes = (self.settings.batch_size - n_labelled, n_labelled)
+        drawn = [own[rng.integers(len(own), size=n)] for own, n in zip((self.among, self._labelled), sizes) if n]
+        return Batch(as_taught(np.unique(np.concatenate(drawn))), *([self.among[:0]] * 3))
 
     def _drawn(self, epoch: int) -> PairSet:
+        if self.settings.objective == "distil" or not self.settings.batch_size:
+            return PairSet(*[self.among[:0]] * 3)
         seed, negatives = [self.settings.seed, epoch, EPOCH], self.settings.objective == "paper"
         return mine_pairs(self.rows, self.among, seed=seed, negatives=negatives).take(slice(self.limit))
+
+
+def as_taught(rows: np.ndarray) -> Shown:
+    """How teachers and student see rows: whole, every second one with both names masked."""
+    names = np.repeat(np.where(rows % 2, MASKED, AS_IT_IS)[:, None], 2, axis=1)
+    return Shown(rows, names, np.full((len(rows), 2), WHOLE))
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
@@ -284,20 +357,21 @@ def read_pair_rows(
     seed: int = 0,
     excluded: Excluded | None = None,
 ) -> PairRows:
-    """Read tagged JSONL files and corpus folders as word pieces, or load one packed file.
+    """Read tagged JSONL files and corpus folders as word pieces, or load packed files.
 
     `limit` is the approximate number of positive pairs from each corpus folder (None: all rows). Sentences that
     `excluded` rejects are skipped.
     """
     packed = [path for path in paths if path.suffix == PACKED]
-    if packed and (len(paths) > 1 or excluded is not None):
+    if packed and (len(packed) < len(paths) or excluded is not None):
         raise DataError(f"{packed[0]}: cannot be combined with other sources or --exclude; pack all sources again.")
     if packed:
-        return PairRows.load(packed[0])
+        return reduce(PairRows.joined, map(PairRows.load, packed))
     sentences = chain.from_iterable(
         _corpus_rows(path, seed=seed, limit=limit) if path.is_dir() else tagged_rows(path) for path in paths
     )
     packer, codes, left_out = Packer(tokenizer), list[tuple[str, str]](), Counter[str]()
+    labels = list[str | None]()
     while batch := list(islice(sentences, BATCH)):
         if excluded is not None:
             texts = [" ".join(example.tokens) for example in batch]
@@ -305,6 +379,7 @@ def read_pair_rows(
             left_out.update(rejected[text] for text in texts if text in rejected)
             batch = [example for example, text in zip(batch, texts, strict=True) if text not in rejected]
         packer.add(batch)
+        labels += [example.relation for example in batch]
         pairs = ((example.head, example.tail) for example in batch)
         codes += [(entity_code(head.name, head.id), entity_code(tail.name, tail.id)) for head, tail in pairs]
     made_of = Provenance(
@@ -314,7 +389,10 @@ def read_pair_rows(
     places = {pair: pair_place(*pair) for pair in {*codes}}
     head, tail = (np.array([numbers[pair[role]] for pair in codes], np.int32) for role in (0, 1))
     place = np.array([places[pair] for pair in codes], np.uint32)
-    return PairRows(packer.packed(), head, tail, place, made_of)
+    relations = tuple(sorted({label for label in labels if label} - {NO_RELATION}))
+    known = {label: number for number, label in enumerate(relations)} | {NO_RELATION: UNRELATED, None: UNLABELLED}
+    relation = np.array([known[label] for label in labels], np.int32)
+    return PairRows(packer.packed(), head, tail, place, relation, relations, made_of)
 
 
 def tagged_rows(path: Path) -> Iterator[Example]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from erda.encoders import PooledLayers
+from erda.encoders import Mode, PooledLayers
 from erda.encoders.layers import LayeredModel
 from erda.encoders.weights import (
     DEFAULT_BASE,
@@ -56,6 +56,8 @@ class TrainedSettings:
     max_pieces: Count
     fingerprint: str
     pooled_layers: PooledLayers = 1
+    mode: Mode = "markers"
+    trained_on: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.version != VERSION:
@@ -76,6 +78,8 @@ class TrainedWeights:
     max_pieces: int
     scale: float = 1.0
     pooled_layers: PooledLayers = 1
+    mode: Mode = "markers"
+    trained_on: tuple[str, ...] = ()  # Wikidata ids of the relations that the training read labels of
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -88,7 +92,8 @@ class TrainedWeights:
         """Initial weights of a training run, in float32: an adapter that changes nothing, or (rank 0) all weights."""
         own = {name: value.detach().clone() for name, value in model.named_parameters()}
         if not rank:
-            return cls("full", own, base, max_pieces)
+            words = next(name for name, value in model.named_parameters() if value.shape[0] == model.vocab_size)
+            return cls("full", {name: value for name, value in own.items() if name != words}, base, max_pieces)
         tensors = {MARKS: own[MARKS]} if MARKS in own else {}
         generator = torch.Generator().manual_seed(seed)
         for name, linear in _linears(model):
@@ -96,6 +101,19 @@ class TrainedWeights:
             tensors |= {f"{name}.up": torch.zeros(linear.out_features, rank)}
             tensors |= {f"{name}.down": down * linear.in_features**-0.5}
         return cls("adapter", tensors, base, max_pieces, scale)
+
+    def after(self, before: TrainedWeights) -> TrainedWeights:
+        """A fresh adapter that starts as `before`: its first rows are those of `before`, scaled, the others change nothing."""
+        tensors = dict(self.tensors) | {MARKS: before.tensors[MARKS].float()}
+        n = before.rank
+        if before.kind != "adapter" or n > self.rank:
+            raise ModelError(f"start: expected an adapter of rank {self.rank} or less.")
+        for name, tensor in self.tensors.items():
+            if name.endswith(".up"):
+                tensors[name] = torch.cat([before.tensors[name].float() * before.scale / self.scale, tensor[:, n:]], 1)
+            elif name.endswith(".down"):
+                tensors[name] = torch.cat([before.tensors[name].float(), tensor[n:]])
+        return replace(self, tensors=tensors)
 
     @property
     def digest(self) -> str:
@@ -109,7 +127,7 @@ class TrainedWeights:
     @property
     def fingerprint(self) -> str:
         """Sha256 of what determines the vectors: pretrained and trained weights, `max_pieces` and `pooled_layers`."""
-        return fingerprint_of(self.base, self.digest, self.max_pieces, self.pooled_layers)
+        return fingerprint_of(self.base, self.digest, self.max_pieces, self.pooled_layers, self.mode)
 
     def check_base(self, folder: ModelFolder) -> None:
         """Raise a ModelError if these weights were trained over another model than that of `folder`."""
@@ -122,7 +140,8 @@ class TrainedWeights:
 
     def check_fit(self, model: LayeredModel) -> None:
         """Raise a ModelError if names or shapes of the tensors do not match the model."""
-        expected = {name: tuple(value.shape) for name, value in model.named_parameters()}
+        shapes = {name: tuple(value.shape) for name, value in model.named_parameters()}
+        expected = {name: shape for name, shape in shapes.items() if shape[0] != model.vocab_size}
         if self.kind == "adapter":
             expected = {MARKS: expected[MARKS]} if MARKS in expected else {}
             for name, linear in _linears(model):
@@ -144,7 +163,7 @@ class TrainedWeights:
         """All parameters of a freshly loaded model with the trained tensors merged in; gradients flow to `tensors`."""
         own: dict[str, Tensor] = dict(model.named_parameters())
         if self.kind == "full":
-            return dict(self.tensors)
+            return own | dict(self.tensors)
         if MARKS in own:
             own[MARKS] = self.tensors[MARKS]
         for name, _ in _linears(model):
@@ -165,7 +184,16 @@ class TrainedWeights:
         metadata = {"format": "pt", "kind": self.kind, "scale": repr(self.scale), "base": self.base.fingerprint}
         write_tensors(path, {name: tensor.contiguous().cpu() for name, tensor in self.tensors.items()}, metadata)
         stored = StoredWeights(path.name, sha256_of(path))
-        settings = TrainedSettings(VERSION, self.base, stored, self.max_pieces, self.fingerprint, self.pooled_layers)
+        settings = TrainedSettings(
+            VERSION,
+            self.base,
+            stored,
+            self.max_pieces,
+            self.fingerprint,
+            self.pooled_layers,
+            self.mode,
+            self.trained_on,
+        )
         write_json(folder / SETTINGS_FILE, settings)
 
     @classmethod
@@ -189,17 +217,30 @@ class TrainedWeights:
             scale = float(about.get("scale", ""))
         except ValueError:
             raise ModelError(f"{file}: scale is not a number. {AGAIN}") from None
-        found = cls(about.get("kind", ""), tensors, saved.base, saved.max_pieces, scale, saved.pooled_layers)
+        found = cls(
+            about.get("kind", ""),
+            tensors,
+            saved.base,
+            saved.max_pieces,
+            scale,
+            saved.pooled_layers,
+            saved.mode,
+            saved.trained_on,
+        )
         if found.fingerprint != saved.fingerprint or about.get("base") != saved.base.fingerprint:
             raise ModelError(f"{path}: does not belong to {file.name}. {AGAIN}")
         return found
 
 
-def fingerprint_of(base: Origin, digest: str, max_pieces: int, pooled_layers: PooledLayers = 1) -> str:
+def fingerprint_of(
+    base: Origin, digest: str, max_pieces: int, pooled_layers: PooledLayers = 1, mode: Mode = "markers"
+) -> str:
     """Fingerprint that a vector index stores; `digest` is that of the trained weights, or `untrained`."""
     parts = [str(VERSION), base.fingerprint, digest, str(max_pieces)]
     if pooled_layers > 1:
         parts.append(str(pooled_layers))
+    if mode != "markers":
+        parts.append(mode)
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
 

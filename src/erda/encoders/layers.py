@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import normalize
+from torch.nn.functional import normalize, scaled_dot_product_attention
 
 from erda.encoders import ALL, Mode, PooledLayers
-from erda.encoders.tokens import SPECIAL, MarkedTokenizer
+from erda.encoders.tokens import MARKS, SPECIAL, MarkedTokenizer
 from erda.encoders.weights import ModelFolder
 from erda.errors import ModelError, SettingsError
 from erda.files import first_line
@@ -122,7 +122,12 @@ class LayeredModel(nn.Module):
         return [*([embeddings] if embeddings is not None else []), *self.layers[: self.n_frozen]]
 
     def forward(self, ids: Tensor, lengths: Tensor, places: Tensor) -> Tensor:
-        """Run the whole model: padded piece ids [n, length] -> last states at `places` [n, p]: [n, p, hidden]."""
+        """Run the whole model: padded piece ids [n, length] -> last states at `places` [n, p]: [n, p, hidden].
+
+        Levitated marks: `places` [n, 6] are those of `Layout`, and [n, 2, hidden] is returned.
+        """
+        if places.shape[1] == 6:
+            return self._run_levitated(ids, lengths, places[:, :2], places[:, 2:])
         if self.splits:
             return self.run(self.embed(ids), lengths, 0, self.n_layers, places)
         mask = _valid(lengths, ids.shape[1]).long()
@@ -143,12 +148,50 @@ class LayeredModel(nn.Module):
 
         padding = _valid(lengths, states.shape[1])
         mask = create_bidirectional_mask(config=self.model.config, inputs_embeds=states, attention_mask=padding)
-        bias = [self.model.encoder.compute_position_bias(states)] if self.mpnet else []
-        pooled = []
+        bias = self.model.encoder.compute_position_bias(states) if self.mpnet else None
+        return self._run(states, mask, bias, slice(start, stop), places)
+
+    def _run_levitated(self, ids: Tensor, lengths: Tensor, places: Tensor, spans: Tensor) -> Tensor:
+        """Run the whole model with the marks after the sentence, at the positions `spans` [n, 4].
+
+        The words read the words; the marks read the words and the marks.
+        """
+        at, n_words = torch.arange(ids.shape[1], device=ids.device), (lengths - len(MARKS))[:, None]
+        positions = torch.where(at < n_words, at, spans.gather(1, (at - n_words).clamp(0, len(MARKS) - 1)))
+        first = 0 if self.model.config.model_type == "bert" else self.model.embeddings.padding_idx + 1
+        states = self.model.embeddings(inputs_embeds=self._rows(ids), position_ids=positions + first)
+        is_word, is_mark = at < n_words, (at >= n_words) & (at < lengths[:, None])
+        reads = is_word[:, None, :] | (is_mark[:, :, None] & is_mark[:, None, :])
+        mask = torch.zeros(reads.shape, dtype=states.dtype, device=ids.device).masked_fill(~reads, -1e4)[:, None]
+        bias = self._bias_at(positions) if self.mpnet else None
+        return self._run(states, mask, bias, slice(0, self.n_layers), places)
+
+    def _bias_at(self, positions: Tensor) -> Tensor:
+        """MPNet's attention bias between positions [n, length]: [n, heads, length, length]."""
+        encoder = self.model.encoder
+        bucket = encoder.relative_position_bucket(positions[:, None, :] - positions[:, :, None], num_buckets=32)
+        bias: Tensor = encoder.relative_attention_bias(bucket).permute(0, 3, 1, 2)
+        return bias
+
+    def _attend(self, layer: Any, states: Tensor, mask: Tensor | None, bias: Tensor | None) -> Tensor:
+        if bias is None or layer.training or not states.is_cuda:
+            attended: Tensor = layer.attention(states, mask, *([] if bias is None else [bias]))[0]
+            return attended
+        block, shape = layer.attention.attn, (*states.shape[:2], -1, layer.attention.attn.attention_head_size)
+        parts = [part(states).view(shape).transpose(1, 2) for part in (block.q, block.k, block.v)]
+        both = (bias if mask is None else bias + mask).to(parts[0].dtype)
+        mixed = scaled_dot_product_attention(*parts, attn_mask=both)  # transformers has none for MPNet
+        attended = layer.attention.LayerNorm(block.o(mixed.transpose(1, 2).flatten(2)) + states)
+        return attended
+
+    def _run(
+        self, states: Tensor, mask: Tensor | None, bias: Tensor | None, layers: slice, places: Tensor | None
+    ) -> Tensor:
+        start, stop, pooled = layers.start, layers.stop, []
         for number, layer in enumerate(self.layers[start:stop], start=start + 1):
             if places is not None and number - 1 > max(stop - self.pooled_layers, 0):
                 pooled.append(states_at(states, places))
-            attended = layer.attention(states, mask, *bias)[0]
+            attended = self._attend(layer, states, mask, bias)
             if places is not None and number == stop:
                 attended = states_at(attended, places)
             states = layer.output(layer.intermediate(attended), attended)

@@ -175,7 +175,7 @@ class OnnxEncoder(Encoder):
         return vectors
 
     def _vector(self, pieces: Pieces) -> np.ndarray:
-        inputs = {"ids": pieces.ids, "marks": np.array([pieces.head, pieces.tail])}
+        inputs = {"ids": pieces.ids, "marks": np.array(pieces.places)}
         vector: np.ndarray = self._loaded[1].run(None, inputs)[0]
         return vector
 

@@ -24,7 +24,7 @@ SOMETHING_WORD = "something"
 WHOLE = 1 << 16  # more context pieces than any sentence has
 STEP = 8  # lengths on a GPU are multiples of 8, which its kernels prefer
 
-Chunk = tuple[Tensor, Tensor, Tensor]  # piece ids [n, length], lengths [n], places of the two start marks [n, 2]
+Chunk = tuple[Tensor, Tensor, Tensor]  # piece ids [n, length], lengths [n], `places` of `Layout`
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +41,14 @@ class PackedSentences:
 
     def __len__(self) -> int:
         return len(self.lengths)
+
+    def joined(self, other: PackedSentences) -> PackedSentences:
+        """Sentences of both, which one tokenizer has packed."""
+        if not np.array_equal(self.vocabulary, other.vocabulary):
+            raise ModelError("sentences packed with different tokenizers; pack them again.")
+        names = ("pieces", "lengths", "head_first")
+        both = {name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names}
+        return replace(self, **both)
 
     def take(self, rows: np.ndarray) -> PackedSentences:
         """Select sentences by row."""
@@ -133,7 +141,7 @@ class SentenceBatches:
     def _chunk(self, table: Tensor, length: int) -> Chunk:
         if self.device.type == "cuda":
             length = min(-(-length // STEP) * STEP, self._tokenizer.limit)
-        begins, fixed, offsets, places = table.split([12, 12, 12, 2], dim=1)
+        begins, fixed, offsets, places = table.split([12, 12, 12, table.shape[1] - 36], dim=1)
         at = torch.arange(length, device=self.device)
         segment = (at >= begins[:, 1:, None]).sum(1)  # 0 to 10, and 11 for padding: [n, length]
         ids, offset = fixed.gather(1, segment), offsets.gather(1, segment)
@@ -141,10 +149,10 @@ class SentenceBatches:
         return torch.where(ids < 0, text, ids), begins[:, 11], places
 
     def _table(self, shown: Shown) -> tuple[np.ndarray, np.ndarray]:
-        """One row of numbers per sentence, [n, 38], and lengths [n].
+        """One row of numbers per sentence, and lengths [n].
 
         Columns: `begins` of the layout (12); `fixed` pieces, with names as they are shown, and the padding (12); offset
-        of each segment's text in `pieces`, minus its start (12); `places` (2).
+        of each segment's text in `pieces`, minus its start (12); `places`.
         """
         tokenizer, n = self._tokenizer, len(shown.rows)
         lengths, head_first = self._lengths[shown.rows].copy(), self._head_first[shown.rows]
@@ -155,9 +163,10 @@ class SentenceBatches:
         lengths[:, [0, 4]] = kept
         lengths[:, [1, 3]] = np.where(names < 0, lengths[:, [1, 3]], 1)
         layout = tokenizer.layout(lengths, head_first)
-        layout.fixed[:, [3, 7]] = names
+        text = list(tokenizer.text_segments)
+        layout.fixed[:, text[1::2]] = names
         offsets = np.zeros((n, 12), np.int64)
-        offsets[:, 1:10:2] = starts - layout.begins[:, 1:10:2]
+        offsets[:, text] = starts - layout.begins[:, text]
         padding = np.full((n, 1), tokenizer.pad_id)
         columns = (layout.begins, layout.fixed, padding, offsets, layout.places)
         return np.concatenate(columns, axis=1), layout.begins[:, 11]

@@ -2,7 +2,8 @@
 
 Mode `paper` writes `# head #` and `@ tail @` with pieces of the tokenizer's vocabulary. Mode `markers` writes
 `[E1] head [/E1]` and `[E2] tail [/E2]`. These four marks have the ids after the model's vocabulary, so training them
-changes no word. `Pieces.head` and `Pieces.tail` are the positions of the start marks.
+changes no word. `Pieces.places` are the positions of the start marks. Mode `levitated` writes the four
+marks after the sentence; `places` then name the pieces whose positions they share.
 """
 
 from __future__ import annotations
@@ -37,12 +38,11 @@ KEPT_WORDS = 400_000
 class Pieces:
     """Model input of one sentence: piece ids from [CLS] to [SEP], and the positions of the two start marks.
 
-    A plain text has no marks: `head` and `tail` are 0, the position of [CLS]. `key` is a digest of the other fields.
+    A plain text has no marks: its places are 0, the position of [CLS]. `key` is a digest of the other fields.
     """
 
     ids: np.ndarray  # [n_pieces] int32
-    head: int
-    tail: int
+    places: tuple[int, ...]  # of `Layout`
     key: bytes
 
     def __len__(self) -> int:
@@ -51,11 +51,15 @@ class Pieces:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """Marked sentences in eleven segments: [CLS] before [ first ] between [ second ] after [SEP]."""
+    """Marked sentences in eleven segments: [CLS] before [ first ] between [ second ] after [SEP].
+
+    Mode `levitated`: [CLS] before first between second after [SEP] [E1] [/E1] [E2] [/E2].
+    """
 
     begins: np.ndarray  # [n, 12], starts of the segments and the end of the sentence
     fixed: np.ndarray  # [n, 11], the only piece of each segment, or -1 for text
-    places: np.ndarray  # [n, 2], positions of the start marks of head and tail
+    places: np.ndarray  # [n, 2], positions of the start marks of head and tail; `levitated`: then of first and last
+    # piece of head and tail, [n, 6]
 
 
 class MarkedTokenizer:
@@ -92,6 +96,7 @@ class MarkedTokenizer:
         hash_mark, at_mark = (words[mark] or [self.unk_id] for mark in "#@")
         self.mark_origins = (hash_mark[-1],) * 2 + (at_mark[-1],) * 2  # ids that the marks use or copy
         self.marks = self.mark_origins if mode == "paper" else tuple(range(vocab_size, vocab_size + len(MARKS)))
+        self.text_segments = (1, 2, 3, 4, 5) if mode == "levitated" else (1, 3, 5, 7, 9)  # of `Layout`
 
     @classmethod
     def from_json(cls, content: str, *, special: Mapping[str, int], vocab_size: int, limit: int) -> MarkedTokenizer:
@@ -144,7 +149,7 @@ class MarkedTokenizer:
         made = {}
         for text in new:
             ids = list(chain.from_iterable(words[word] for word in text.split()))
-            made[text] = _pieces([self.cls_id, *ids[: self.limit - 2], self.sep_id], 0, 0)
+            made[text] = _pieces([self.cls_id, *ids[: self.limit - 2], self.sep_id], (0, 0))
         _keep(self._texts, made, KEPT_SENTENCES)
         return [found[text] or made[text] for text in texts]
 
@@ -179,12 +184,18 @@ class MarkedTokenizer:
     def layout(self, lengths: np.ndarray, head_first: np.ndarray) -> Layout:
         """Lay out sentences whose five parts have these `lengths`, [n, 5]."""
         sizes = np.ones((len(lengths), 11), np.int64)
-        sizes[:, 1::2] = lengths
+        sizes[:, self.text_segments] = lengths
         begins = np.zeros((len(lengths), 12), np.int64)
         np.cumsum(sizes, axis=1, out=begins[:, 1:])
         head_marks, tail_marks = np.array(self.marks).reshape(2, 2)
         fixed = np.full((len(lengths), 11), -1)
-        fixed[:, 0], fixed[:, 10] = self.cls_id, self.sep_id
+        fixed[:, 0] = self.cls_id
+        if self.mode == "levitated":
+            fixed[:, 6:] = self.sep_id, *self.marks
+            spans = np.stack([begins[:, 2], begins[:, 3] - 1, begins[:, 4], begins[:, 5] - 1], axis=1)
+            spans = np.where(head_first[:, None], spans, spans[:, [2, 3, 0, 1]])
+            return Layout(begins, fixed, np.concatenate([begins[:, [7, 9]], spans], axis=1))
+        fixed[:, 10] = self.sep_id
         fixed[:, [2, 4]] = np.where(head_first[:, None], head_marks, tail_marks)
         fixed[:, [6, 8]] = np.where(head_first[:, None], tail_marks, head_marks)
         return Layout(begins, fixed, np.where(head_first[:, None], begins[:, [2, 6]], begins[:, [6, 2]]))
@@ -200,12 +211,11 @@ class MarkedTokenizer:
         lengths = np.array([[len(part) for part in parts] for parts in sentences], np.int64).reshape(-1, 5)
         layout = self.layout(lengths, np.array(head_first, bool))
         found = []
-        for parts, begins, fixed, (head, tail) in zip(
-            sentences, layout.begins, layout.fixed, layout.places, strict=True
-        ):
+        places = map(tuple, layout.places.tolist())
+        for parts, begins, fixed, own in zip(sentences, layout.begins, layout.fixed, places, strict=True):
             ids = np.repeat(fixed, np.diff(begins))
             ids[ids < 0] = list(chain.from_iterable(parts))
-            found.append(_pieces(ids, int(head), int(tail)))
+            found.append(_pieces(ids, own))
         return found
 
 
@@ -231,10 +241,11 @@ def cut(parts: Sequence[list[int]], room: int) -> list[list[int]]:
     return [context[:n_before], first, context[n_before:n_between], second, context[n_between:]]
 
 
-def _pieces(ids: Sequence[int] | np.ndarray, head: int, tail: int) -> Pieces:
+def _pieces(ids: Sequence[int] | np.ndarray, places: tuple[int, ...]) -> Pieces:
     array = np.asarray(ids, dtype=np.int32)
-    digest = blake2b(array.tobytes(), digest_size=16, person=b"%d %d" % (head, tail))
-    return Pieces(array, head, tail, digest.digest())
+    digest = blake2b(array.tobytes(), digest_size=16, person=b"%d %d" % places[:2])
+    digest.update(repr(places[2:]).encode() if places[2:] else b"")
+    return Pieces(array, places, digest.digest())
 
 
 def _keep(store: dict[Key, Pieces], made: dict[Key, Pieces], size: int) -> None:

@@ -26,8 +26,8 @@ from erda.encoders.trainable import TrainableEncoder
 from erda.encoders.weights import ModelFolder
 from erda.types import EncoderSpec, Example
 
-TRAINED_LAYERS = {"paper": 1, "markers": ALL}
-LEARNING_RATES = {"paper": 1e-4, "markers": 2e-5}
+TRAINED_LAYERS = {"paper": 1, "markers": ALL, "levitated": ALL}
+LEARNING_RATES = {"paper": 1e-4, "markers": 2e-5, "levitated": 2e-5}
 CPU_PIECES, GPU_PIECES = 2048, 65536  # word pieces per batch of the frozen layers
 MIN_ROWS = 32  # smaller matrix products use other kernels with other rounding; sentences are repeated up to this size
 
@@ -55,7 +55,7 @@ class TransformerEncoder(TrainableEncoder):
             max_pieces = min(max_pieces or weights.max_pieces, weights.max_pieces)
         self.tokenizer = load_tokenizer(folder, mode=mode, max_pieces=max_pieces)
         trained_layers = TRAINED_LAYERS[mode] if settings.trained_layers == BY_MODE else settings.trained_layers
-        marks = self.tokenizer.mark_origins if mode == "markers" else ()
+        marks = () if mode == "paper" else self.tokenizer.mark_origins
         pooled_layers = weights.pooled_layers if weights else 1
         self.layers = LayeredModel(
             load_model(folder), mark_origins=marks, trained_layers=trained_layers, pooled_layers=pooled_layers
@@ -69,7 +69,7 @@ class TransformerEncoder(TrainableEncoder):
         self.precision = settings.precision
         self.learning_rate = settings.learning_rate or LEARNING_RATES[mode]
         self.cache = cache
-        pooled = self.layers.hidden_size * (2 if mode == "markers" else 1)
+        pooled = self.layers.hidden_size * (1 if mode == "paper" else 2)
         self.dim = settings.projection or pooled
         self.linear: nn.Linear | None = None
         if settings.projection or mode == "paper":
@@ -114,7 +114,7 @@ class TransformerEncoder(TrainableEncoder):
         """Encode one batch of sentences that are already word pieces: [n, dim]."""
         if not batch:
             return torch.zeros(0, self.dim, device=self.device)
-        if not self.layers.splits or self.layers.n_frozen is None:
+        if not self.layers.splits or self.layers.n_frozen is None or self.mode == "levitated":
             vectors: Tensor = self(*self._collate(batch))
             return vectors
         with self._autocast():
@@ -140,7 +140,7 @@ class TransformerEncoder(TrainableEncoder):
 
     def _places(self, batch: Sequence[Pieces]) -> Tensor:
         """Places to pool: [CLS] in mode `paper`, the two start marks in mode `markers`: [n, p]."""
-        places = [(0,) if self.mode == "paper" else (item.head, item.tail) for item in batch]
+        places = [(0,) if self.mode == "paper" else item.places for item in batch]
         return torch.tensor(places, device=self.device)
 
     def _states_above_frozen(self, batch: Sequence[Pieces]) -> Tensor:

@@ -1,0 +1,157 @@
+"""Write the labelled training data of the encoder `open`: relations of three datasets, and pairs without a relation.
+
+python tools/labelled_rows.py --out labelled.jsonl.gz                        # for the shipped encoder
+python tools/labelled_rows.py --without redocred-A fewrel-40 --out a.jsonl.gz    # folds of benchmarks/folds.json
+
+Relations: FewRel without the test and validation sentences of its splits, redoc41 without the documents of
+redocred-dev, and the pairs of redocred-test that have exactly one relation. `no_relation`: pairs of redocred-test with
+no relation in their document; labelled pairs with head and tail exchanged, unless the relation is symmetric or has an
+inverse; and labelled sentences that are denied or doubted by added words. Relations of a fold, their inverses, and pairs
+that also have one of them are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import random
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from erda.files import data_folder, write_lines
+
+sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
+from opentext_documents import questions_of
+
+FOLDS = Path(__file__).parent.parent / "benchmarks" / "folds.json"
+NO_RELATION = "no_relation"
+SEED = 0
+EXCHANGED, DENIED = 0.5, 0.4  # share of labelled pairs that are also written with these changes
+MOST_DOUBTED = 25  # tokens of a sentence that a phrase in front of it can doubt
+# Relations whose exchanged pairs have a labelled relation; the folds' list of inverses is wider.
+INVERSES = "P40 P22 P25 P36 P1376 P150 P131 P527 P361 P155 P156 P1365 P1366 P355 P749 P1441 P674 P403 P974 P710 P1344"
+VERBS = {"was", "is", "were", "are", "has", "had"}
+DOUBTS = [
+    text.split()
+    for text in (
+        "it is not true that",
+        "it is false that",
+        "nobody knows whether",
+        "it is unclear whether",
+        "there is no evidence that",
+        "it was never confirmed that",
+        "historians doubt that",
+        "it is disputed whether",
+        "he denied that",
+        "it is a myth that",
+    )
+]
+
+
+def letters(tokens: Sequence[str]) -> str:
+    """Letters and digits of a sentence, to find equal sentences."""
+    return re.sub(r"[\W_]+", "", "".join(tokens).lower())
+
+
+def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Rows of a dataset."""
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        yield from map(json.loads, file)
+
+
+def documents(data: Path, part: str) -> list[dict[str, Any]]:
+    """Documents of redocred-dev or redocred-test."""
+    with gzip.open(data / "corpus" / f"redocred-{part}.json.gz", "rt", encoding="utf-8") as file:
+        found: list[dict[str, Any]] = json.load(file)
+    return found
+
+
+def measured_sentences(data: Path) -> set[str]:
+    """Sentences that no training may read: redocred-dev, and test and validation data of FewRel's splits."""
+    found = {letters(sentence) for one in documents(data, "dev") for sentence in one["sents"]}
+    found |= {letters(row["tokens"]) for row in read_rows(data / "fewrel" / "validation.jsonl.gz")}
+    for shots in (2, 5, 10):
+        lines = (data / "fewrel" / "cfrl" / f"{shots}-shot" / "test_0.txt").read_text(encoding="utf-8").splitlines()
+        found |= {letters(line.split("\t")[2].split()) for line in lines}
+    return found
+
+
+def labelled(data: Path) -> Iterator[dict[str, Any]]:
+    """All labelled rows of the three datasets, and the pairs without a relation, in the common format."""
+    for name in ("fewrel/full", "redoc41/examples"):
+        for row in read_rows(data / f"{name}.jsonl.gz"):
+            if not row["source"].startswith("re-docred:dev"):
+                yield row
+    for one in questions_of(documents(data, "test")):
+        known = one.holds | one.ignored
+        if len(known) <= 1 and one.holds == known:
+            places = {
+                side: {"name": entity.name, "id": None, "span": [entity.span.start, entity.span.end]}
+                for side, entity in (("head", one.example.head), ("tail", one.example.tail))
+            }
+            relation = next(iter(known), NO_RELATION)
+            yield {"tokens": list(one.example.tokens), **places, "relation": relation, "source": "redocred-test"}
+
+
+def denied(row: dict[str, Any], draw: random.Random) -> dict[str, Any] | None:
+    """Deny or doubt a sentence: `not` or `never` after a verb between the entities, or a phrase in front."""
+    tokens, spans = row["tokens"], sorted([row["head"]["span"], row["tail"]["span"]])
+    verbs = [i for i in range(spans[0][1], spans[1][0]) if tokens[i].lower() in VERBS]
+    if verbs and (draw.random() < 0.6 or len(tokens) > MOST_DOUBTED):
+        return inserted(row, verbs[0] + 1, [draw.choice(["not", "not", "never"])])
+    return inserted(row, 0, draw.choice(DOUBTS)) if len(tokens) <= MOST_DOUBTED else None
+
+
+def inserted(row: dict[str, Any], place: int, words: Sequence[str]) -> dict[str, Any]:
+    """Insert words before the token `place`."""
+    moved = {
+        side: row[side] | {"span": [at + len(words) * (at >= place + (i == 1)) for i, at in enumerate(row[side]["span"])]}
+        for side in ("head", "tail")
+    }
+    tokens = [*row["tokens"][:place], *words, *row["tokens"][place:]]
+    return row | moved | {"tokens": tokens, "relation": NO_RELATION, "source": f"denied:{row['source']}"}
+
+
+def written(data: Path, without: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the training data."""
+    folds = json.loads(FOLDS.read_text(encoding="utf-8"))
+    held_out = {name for fold in without for name in folds["folds"][fold]["held_out"]}
+    both_ways = {*folds["symmetric"], *INVERSES.split()}
+    measured, draw = measured_sentences(data), random.Random(SEED)
+    rows: dict[tuple[object, ...], dict[str, dict[str, Any]]] = defaultdict(dict)
+    for row in labelled(data):
+        key = letters(row["tokens"])
+        if key not in measured:
+            rows[key, *row["head"]["span"], *row["tail"]["span"]][row["relation"]] = row
+    kept = [row for own in rows.values() if not held_out & own.keys() for row in own.values()]
+    for row in kept:
+        yield row
+        if row["relation"] == NO_RELATION:
+            continue
+        if row["relation"] not in both_ways and draw.random() < EXCHANGED:
+            exchanged = {"head": row["tail"], "tail": row["head"], "relation": NO_RELATION}
+            yield row | exchanged | {"source": f"exchanged:{row['source']}"}
+        if draw.random() < DENIED and (other := denied(row, draw)):
+            yield other
+
+
+def main() -> None:
+    """Write the file and print its counts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--without", metavar="FOLD", nargs="*", default=[])
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args()
+    rows = list(written(data_folder(), args.without))
+    write_lines(args.out, (json.dumps(row, ensure_ascii=False) for row in rows))
+    counts = Counter(row["relation"] for row in rows)
+    n_none = counts.pop(NO_RELATION)
+    print(f"{args.out}: {len(counts)} relations, {counts.total():,} examples, {n_none:,} pairs without a relation")
+
+
+if __name__ == "__main__":
+    main()
