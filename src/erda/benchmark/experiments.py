@@ -123,11 +123,6 @@ class Line:
         """Method of the records."""
         return self.first.method
 
-    @property
-    def has_predictions(self) -> bool:
-        """Whether every record holds its predictions."""
-        return all(record.packed for record in self.records)
-
     def summary(self, value: Callable[[Record], float | None], *, scale: float = 1.0) -> Summary | None:
         """Mean and deviation over the streams; None if a record lacks the value."""
         values = [value(record) for record in self.records]
