@@ -10,11 +10,10 @@ import pytest
 from toy_runs import toy_record
 
 from erda.benchmark.measures import TestAnswers, mark
-from public_records import audit_record
-
 from erda.benchmark.records import Record, pack_predictions, unpack_predictions
 from erda.errors import RecordError
 from erda.types import Predictions
+from public_records import audit_record
 
 
 @pytest.fixture
