@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 import re
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -47,8 +48,8 @@ _OPENING_OR_CLOSING = re.compile(
 )
 _CLOSES = {"-->": "<!--", "}}": "{{", "]]": "[[", "|}": "{|", "]": "["}
 _NEVER_CLOSED = frozenset({"br", "hr", "li", "dt", "dd", "td", "th", "tr", "wbr", "img"})
-# Bold and italic quotes, and stray commas of removed templates.
-_LEFTOVERS = re.compile(r"'{2,5}|(?<=[.!?\n])\s,|(?<=[.!?\n]),(?=\s)")
+# Bold and italic quotes; stray commas, and brackets without words ("( , ; )"), that removed templates leave.
+_LEFTOVERS = re.compile(r"'{2,5}|(?<=[.!?\n])\s,|(?<=[.!?\n]),(?=\s)|\([^\w()\n]*\)")
 _BRACKETS = re.compile(r"\s*\([^()]*\)\s*$")
 
 
@@ -261,22 +262,16 @@ def page_sentences(title: str, wikitext: str, wiki: Wiki, tally: Tally) -> Itera
     text = _LEFTOVERS.sub(lambda found: " " * len(found.group()), "".join(parsed.pieces))  # offsets stay valid
     bare = _BRACKETS.sub("", title) or title
     own = [bare[left:right] for left, right in tokens_of(bare)]
-    links, k = parsed.links, 0
+    links, starts = parsed.links, [left for left, _, _ in parsed.links]
     for start, end in split_sentences(text, [(left, right) for left, right, _ in links]):
         offsets = tokens_of(text, start, end)
-        while k < len(links) and links[k][1] <= start:
-            k += 1
-        here = k
         mentions: list[Entity] = []
-        while here < len(links) and links[here][0] < end:
-            left, right, target = links[here]
+        for left, right, target in links[bisect_left(starts, start) : bisect_left(starts, end)]:
             if span := token_span(offsets, left, right):
                 name = " ".join(text[a:b] for a, b in offsets[span.start : span.end])
                 mentions.append(Entity(name, span, wiki.entity_id(target)))
-            here += 1
         tokens = [text[left:right] for left, right in offsets]
         mentions += _own_mentions(tokens, own, wiki.entity_id(title), mentions)
-        tokens, mentions = _without_empty_brackets(tokens, mentions)
         tally.read += 1
         if len(tokens) < MIN_TOKENS:
             tally.drop("sentence of fewer than four tokens")
@@ -305,22 +300,3 @@ def _own_mentions(tokens: list[str], own: list[str], entity_id: str, linked: lis
         if tokens[at : at + len(own)] == own and taken.isdisjoint(range(at, at + len(own))):
             yield Entity(" ".join(own), Span(at, at + len(own)), entity_id)
             return
-
-
-def _without_empty_brackets(tokens: list[str], mentions: list[Entity]) -> tuple[list[str], list[Entity]]:
-    """Remove brackets without words, such as "( , ; )", that removed templates leave; adjust the spans."""
-    gone: set[int] = set()
-    for at, token in enumerate(tokens):
-        if token == "(":
-            end = at + 1
-            while end < len(tokens) and not tokens[end][0].isalnum() and tokens[end] not in "()":
-                end += 1
-            if end < len(tokens) and tokens[end] == ")":
-                gone.update(range(at, end + 1))
-    gone -= {at for mention in mentions for at in range(mention.span.start, mention.span.end)}
-    if not gone:
-        return tokens, mentions
-    kept = [at for at in range(len(tokens)) if at not in gone]
-    place = {old: new for new, old in enumerate(kept)}
-    moved = [Entity(m.name, Span(place[m.span.start], place[m.span.end - 1] + 1), m.id) for m in mentions]
-    return [tokens[at] for at in kept], moved
