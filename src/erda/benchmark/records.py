@@ -6,13 +6,14 @@ changed record, or one of another version, raises a `RecordError` that names its
 
 from __future__ import annotations
 
+import json
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -20,15 +21,13 @@ from pydantic import Field
 from erda.benchmark.measures import ALL_SEEN, CANDIDATES, PROTOCOLS, Marks, Measures, forgetting
 from erda.errors import RecordError
 from erda.fields import Fraction, Similarity, Weight
-from erda.files import decode_json, decode_sealed, read_bytes, sealed, write_json
+from erda.files import decode_sealed, read_bytes, sealed, write_json
 from erda.settings.runs import Run
 
-SCHEMA = 1
 MOST = 10**12  # examples of a test set
 Number = Annotated[int, Field(ge=0, le=MOST)]
 Count = Annotated[int, Field(ge=1, le=MOST)]
 RECORD, MANIFEST = "record.json", "manifest.json"
-DELETE_IT = "Delete it and run again."
 RULES = {
     ALL_SEEN: "The gold relation must score strictly higher than every other relation learned so far.",
     CANDIDATES: "The gold relation must score strictly higher than those of the example's listed relations that are "
@@ -65,7 +64,7 @@ class Record(Run):
     packed: dict[str, str] = field(default_factory=dict)  # `pack_predictions`; {} in older records
     uses_names: bool | None = None  # whether the method reads relation names; None in older records
     protocols: dict[str, str] = field(default_factory=lambda: dict(RULES))
-    schema: int = SCHEMA
+    schema: Literal[1] = 1
 
     @property
     def n_tasks(self) -> int:
@@ -180,33 +179,14 @@ def write_record(folder: Path, record: Record) -> None:
     write_json(folder / RECORD, sealed(record))
 
 
-@dataclass(frozen=True, slots=True)
-class _Head:
-    """Fields of every version of the record format, and the place of a record in a file of several."""
-
-    schema: Any = None
-    seal: str = ""
-    place: str = ""  # METHOD/SEED below the folder that the file stands for
-
-
 def read_record(path: Path) -> Record:
     """Read a record from its file or from the folder of its run, and check its seal."""
     path = path / RECORD if path.is_dir() else path
-    return _decode_record(read_bytes(path, error=RecordError), str(path))[0]
+    return _decode_record(read_bytes(path, error=RecordError), str(path))
 
 
-def _decode_record(content: bytes, source: str) -> tuple[Record, str]:
-    """Decode a sealed record and its place."""
-    about: dict[str, Any] = {"place": source, "error": RecordError, "remedy": DELETE_IT}
-    head = decode_json(content, _Head, **about)
-    if head.schema != SCHEMA:
-        raise RecordError(
-            f"{source}: record format {head.schema!r}; this version of erda reads format {SCHEMA}. "
-            "Read it with the version that wrote it, or run again with another --out."
-        )
-    if not head.seal:
-        raise RecordError(f"{source}: has no seal, so it was changed after `erda run` wrote it. {DELETE_IT}")
-    return decode_sealed(content, Record, **about), head.place
+def _decode_record(content: bytes, source: str) -> Record:
+    return decode_sealed(content, Record, place=source, error=RecordError, remedy="Delete it and run again.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,8 +222,8 @@ def read_records(path: Path) -> Records:
     found, faults = [], []
     for source, content, folder in _record_files(path) if path.is_dir() else _record_lines(path):
         try:
-            record, place = _decode_record(content(), source)
-            found.append(FoundRecord(record, folder / place))
+            record = _decode_record(line := content(), source)
+            found.append(FoundRecord(record, folder / json.loads(line).get("place", "")))
         except RecordError as error:
             faults.append(str(error))
     lone = [one.parent for one in sorted(path.rglob(MANIFEST)) if not (one.parent / RECORD).is_file()]
@@ -254,7 +234,7 @@ def read_records(path: Path) -> Records:
     return Records(directory, tuple(found), tuple(faults))
 
 
-Source = tuple[str, Callable[[], bytes], Path]  # its name in messages, its content, the folder of its place
+Source = tuple[str, Callable[[], bytes], Path]  # its name in messages, its content, the folder that `place` is below
 
 
 def _record_files(directory: Path) -> Iterator[Source]:
