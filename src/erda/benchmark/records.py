@@ -103,35 +103,29 @@ def measured(measures: Sequence[Measures]) -> dict[str, Any]:
     }
 
 
-def relation_counts(
-    gold: Sequence[Sequence[str]], marks: Sequence[Sequence[Marks]], order: Sequence[Sequence[str]]
-) -> dict[str, Any]:
+def relation_counts(gold: Sequence[str], marks: Sequence[Marks], order: Sequence[Sequence[str]]) -> dict[str, Any]:
     """Fields of a record that count right predictions per relation: `relation_right` and `relation_tests`.
 
-    `gold` holds the gold relations of each task's test examples; `marks[k][j]` marks the tests of task j after task k.
+    `gold` holds the gold relations of all test examples, task by task; `marks[k]` marks those of tasks 0..k.
     """
-    protocols = _common_protocols(marks[-1])
-    right: dict[str, dict[str, list[int]]] = {protocol: {} for protocol in protocols}
+    names = np.array(gold)
+    right: dict[str, dict[str, list[int]]] = {protocol: {} for protocol in marks[-1].right}
     tests: dict[str, int] = {}
-    for j, names in enumerate(order):
-        for name in names:
-            of_it = np.array([one == name for one in gold[j]])
-            if of_it.any():
-                tests[name] = int(of_it.sum())
-                for protocol in protocols:
-                    right[protocol][name] = [int(after[j].right[protocol][of_it].sum()) for after in marks[j:]]
+    for j, relations in enumerate(order):
+        for relation in relations:
+            rows = np.flatnonzero(names == relation)
+            if len(rows):
+                tests[relation] = len(rows)
+                for protocol, counts in right.items():
+                    counts[relation] = [int(after.right[protocol][rows].sum()) for after in marks[j:]]
     return {"relation_right": right, "relation_tests": tests}
-
-
-def _common_protocols(marks: Sequence[Marks]) -> list[str]:
-    return [name for name in PROTOCOLS if all(name in one.right for one in marks)]
 
 
 # -- packed predictions ------------------------------------------------------------------------------------------------
 
 
 def pack_predictions(
-    gold: Sequence[Sequence[str]], marks: Sequence[Marks], relations: Sequence[str], order: Sequence[Sequence[str]]
+    gold: Sequence[str], marks: Marks, relations: Sequence[str], order: Sequence[Sequence[str]]
 ) -> dict[str, str]:
     """Pack gold relations ("gold") and winners after the last task (by protocol), one number per test example.
 
@@ -141,8 +135,8 @@ def pack_predictions(
     index = {name: i for i, name in enumerate(name for task in order for name in task)}
     kind, tie = _packed_type(len(index))
     number_of = np.array([*(index[name] for name in relations), tie], dtype=kind)  # [-1] is a tie
-    rows = {name: number_of[np.concatenate([one.winner[name] for one in marks])] for name in _common_protocols(marks)}
-    rows = {"gold": np.array([index[name] for names in gold for name in names], dtype=kind), **rows}
+    rows = {"gold": np.array([index[name] for name in gold], dtype=kind)}
+    rows |= {protocol: number_of[winner] for protocol, winner in marks.winner.items()}
     return {name: b64encode(zlib.compress(row.tobytes(), 9)).decode() for name, row in rows.items()}
 
 

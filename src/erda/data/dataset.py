@@ -36,17 +36,6 @@ class Dataset:
     checksum: str = ""
     unrelated: tuple[Example, ...] = field(default=(), repr=False)
 
-    def __post_init__(self) -> None:
-        known = {relation.id for relation in self.relations}
-        if len(known) != len(self.relations):
-            raise DataError(f"dataset '{self.name}' names a relation twice.")
-        for pool in (self.train, self.validation, self.test):
-            for example in pool:
-                if example.relation not in known:
-                    raise DataError(
-                        f"dataset '{self.name}': example {example.id!r} has unknown relation {example.relation!r}."
-                    )
-
     def only(self, keep: Callable[[Example], bool]) -> Dataset:
         """Return the dataset with its pools filtered by `keep`."""
         train, validation, test = (tuple(filter(keep, pool)) for pool in (self.train, self.validation, self.test))
