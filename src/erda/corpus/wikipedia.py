@@ -73,7 +73,7 @@ class WikipediaSource(Source):
         wiki, pages = _read_wiki(events, self.path), _read_pages(events)
         left = (page for page in pages if page.number > skip)
         groups = iter(lambda: tuple(islice(left, BATCH_PAGES)), ())
-        parse = partial(_parse_pages, wiki=wiki, settings=self.settings)
+        parse = partial(parse_pages, wiki=wiki, settings=self.settings)
         n_workers = self.settings.workers
         found = _in_workers(parse, groups, n_workers) if n_workers > 1 else map(parse, groups)
         yield from found
@@ -124,7 +124,7 @@ def _read_pages(events: Iterator[ElementTree.Element]) -> Iterator[Page]:
         )
 
 
-def _parse_pages(pages: tuple[Page, ...], *, wiki: Wiki, settings: BuildSettings) -> SourceBatch:
+def parse_pages(pages: tuple[Page, ...], *, wiki: Wiki, settings: BuildSettings) -> SourceBatch:
     """Parse a few pages; runs in a worker process."""
     rows: list[CorpusRow] = []
     tally = Tally()
@@ -139,9 +139,13 @@ def _parse_pages(pages: tuple[Page, ...], *, wiki: Wiki, settings: BuildSettings
                 redirects[wiki.entity_id(page.title)] = wiki.entity_id(target)
         elif page.model != "wikitext" or not page.text or not page.title:
             tally.drop("page without wikitext", page.title)
+        elif len(page.text) > MAX_PAGE or n_unclosed(page.text) * len(page.text) > MAX_WORK:  # the parser takes long
+            tally.drop("page too long, or with too much unclosed markup", page.title)
         else:
+            source = wiki.entity_id(page.title)
             try:
-                rows += page_rows(page.title, page.text, wiki, settings, tally)
+                for sentence in page_sentences(page.title, page.text, wiki, tally):
+                    rows += pair_rows(sentence, source=source, settings=settings, tally=tally)
             except RecursionError:
                 tally.drop("page nested too deeply", page.title)
     return SourceBatch(pages[-1].number, rows, tally, redirects)
@@ -239,17 +243,6 @@ class _Text:
         if _LINE_TAG.fullmatch(name):
             self.add("\n")
         self.walk(node.contents)
-
-
-def page_rows(title: str, wikitext: str, wiki: Wiki, settings: BuildSettings, tally: Tally) -> list[CorpusRow]:
-    """Rows of one page; a page that would take the parser very long is dropped."""
-    rows: list[CorpusRow] = []
-    if len(wikitext) > MAX_PAGE or n_unclosed(wikitext) * len(wikitext) > MAX_WORK:
-        tally.drop("page too long, or with too much unclosed markup", title)
-        return rows
-    for sentence in page_sentences(title, wikitext, wiki, tally):
-        rows += pair_rows(sentence, source=wiki.entity_id(title), settings=settings, tally=tally)
-    return rows
 
 
 def page_sentences(title: str, wikitext: str, wiki: Wiki, tally: Tally) -> Iterator[TaggedSentence]:

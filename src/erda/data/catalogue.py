@@ -65,6 +65,7 @@ class Entry:
     needs: tuple[str, ...] = ()  # files in the data folder; "a|b" is satisfied by either
     remote: tuple[RemoteFile, ...] = ()
     obtain: str = ""  # instructions for files that cannot be fetched
+    title: str = ""  # as papers write it, if it is not the name
 
 
 _ATLAS_CHECKSUM = "efb69db44855d97c30b2771d6268d46b2bf9bb598b6b2766a66e51f359750d7c"  # of its generator's input
@@ -134,12 +135,8 @@ DATASETS: Registry[Entry] = Registry(
 
 def missing_files(entry: Entry, folder: Path) -> list[str]:
     """Return the files that a dataset lacks in the data folder; empty when it can be loaded."""
-    missing = []
-    for need in entry.needs:
-        alternatives = need.split("|")
-        if not any((folder / name).is_file() for name in alternatives):
-            missing.append(alternatives[-1])
-    return missing
+    needs = (need.split("|") for need in entry.needs)
+    return [names[-1] for names in needs if not any((folder / name).is_file() for name in names)]
 
 
 def find_entry(name: str) -> Entry:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -33,10 +34,6 @@ if TYPE_CHECKING:
 
 INK = "#1c2024"
 MUTED = "#6a717a"
-# Okabe and Ito's palette for the colour-blind; lines also differ in marker and dash
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", INK)
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-DASHES = ("-", "--", "-.")
 FORMATS = ("png", "svg")
 MOST_TICKS = 10
 EMBEDDINGS = "embeddings.npz"  # vectors for t-SNE, beside a record
@@ -121,11 +118,9 @@ def matplotlib_text(text: str) -> str:
 
 def line_style(number: int) -> dict[str, Any]:
     """Colour, marker and dash of a line; the first 21 differ."""
-    return {
-        "color": COLOURS[number % len(COLOURS)],
-        "marker": MARKERS[number % len(MARKERS)],
-        "linestyle": DASHES[number // len(COLOURS) % len(DASHES)],
-    }
+    import matplotlib as mpl
+
+    return dict(next(islice(mpl.rcParams["axes.prop_cycle"](), number, None)))
 
 
 # -- from Matplotlib to bytes ------------------------------------------------------------------------------------------
