@@ -12,8 +12,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from itertools import islice
+from functools import cache, partial
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -116,11 +115,16 @@ def matplotlib_text(text: str) -> str:
     return f" {shown}" if shown.startswith("_") else shown
 
 
-def line_style(number: int) -> dict[str, Any]:
-    """Colour, marker and dash of a line; the first 21 differ."""
+@cache
+def _line_styles() -> list[dict[str, Any]]:
     import matplotlib as mpl
 
-    return dict(next(islice(mpl.rcParams["axes.prop_cycle"](), number, None)))
+    return list(mpl.rc_params_from_file(STYLE, use_default_template=False)["axes.prop_cycle"])
+
+
+def line_style(number: int) -> dict[str, Any]:
+    """Colour, marker and dash of a line; the first 21 differ."""
+    return _line_styles()[number % len(_line_styles())]
 
 
 # -- from Matplotlib to bytes ------------------------------------------------------------------------------------------
