@@ -172,7 +172,7 @@ def _draw_accuracy(experiment: Experiment, protocol: str, axes: Axes) -> None:
         found = [line.accuracy(protocol, k) for k in tasks]
         draw_line(axes, number, found, label=f"{line.label} (n={len(line.records)})")
     chance = [PERCENT * sum(one.after("chance", protocol, k) or 0.0 for one in records) / len(records) for k in tasks]
-    axes.plot([k + 1 for k in tasks], chance, color=MUTED, linestyle=":", label="chance")
+    axes.plot([k + 1 for k in tasks], chance, color=MUTED, linestyle=":", marker="", label="chance")
     axes.set_ylabel("accuracy (%)")
     axes.set_ylim(0, 100)
     axes.set_title(protocol)
