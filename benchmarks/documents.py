@@ -154,7 +154,7 @@ def _table(section: Section, protocol: str) -> ResultTable:
 
     def cells(line: Line) -> Cells:
         row = published[line.label]
-        seconds = line.summary(lambda record: record.total_seconds)
+        seconds = line.summary(lambda record: sum(map(sum, record.seconds.values())))
         return (
             line.label,
             *([row.row if row else None] if has_paper else []),
@@ -169,7 +169,7 @@ def _table(section: Section, protocol: str) -> ResultTable:
         )
 
     notes = [f"{label}: {row.remark}." for label, row in published.items() if row and row.remark]
-    bare = [line.label for line in experiment.lines if not line.has_predictions]
+    bare = [line.label for line in experiment.lines if not all(record.packed for record in line.records)]
     if bare:
         which = "all rows" if len(bare) == len(experiment.lines) else "; ".join(bare)
         notes.append(f"Records without predictions, checked by their counts per relation: {which}.")

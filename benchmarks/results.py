@@ -22,13 +22,14 @@ from pathlib import Path, PurePosixPath
 
 from documents import results_page, wrap_prose
 from erda.benchmark.paper.paper_tables import TABLES, paper_layout
-from erda.benchmark.records import Record, Records, audit_record, compact_record, read_records, record_line
+from erda.benchmark.records import Record, Records, read_records
 from erda.benchmark.report.report_files import Section
 from erda.errors import ErdaError, join_faults
 from erda.files import write_bytes
 from leaderboard.leaderboard import to_page_html, to_page_markdown
 from leaderboard.rows import published_rows, ranked, record_rows
 from paper_rows import rows_page
+from public_records import audit_record, compact_record, record_line
 
 ROOT = Path(__file__).resolve().parents[1]
 MADE_BY = "`python benchmarks/results.py`"

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from erda.benchmark.experiments import PERCENT
 from erda.benchmark.measures import ALL_SEEN
-from erda.benchmark.report.figures import COLOURS, Figure, Panel, draw_line, save_figure, tidy
+from erda.benchmark.report.figures import Figure, Panel, draw_line, line_style, save_figure
 from erda.benchmark.run.planned_runs import run_experiment
 from erda.benchmark.statistics import Summary
 from erda.encoders.frozen import FrozenCache
@@ -138,12 +138,11 @@ def _draw(points: Sequence[Point], axes: Axes) -> None:
             xytext=(8, 0),
             textcoords="offset points",
             va="center",
-            color=COLOURS[number],
+            color=line_style(number)["color"],
         )
     axes.set_xticks(range(1, len(shots) + 1), [str(n) for n in shots])
     axes.set_xlabel("examples a relation")
     axes.set_ylabel("all-seen accuracy (%)")
-    tidy(axes)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -108,7 +108,7 @@ def _row(line: Line) -> LeaderboardRow:
         candidates=last[CANDIDATES],
         interval=interval and (PERCENT * interval[0], PERCENT * interval[1]),
         n_records=len(line.records),
-        has_predictions=line.has_predictions,
+        has_predictions=all(record.packed for record in line.records),
     )
 
 

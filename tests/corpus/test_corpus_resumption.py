@@ -13,7 +13,7 @@ from toy_corpus import content, random_rows, write_rows
 
 from erda.corpus.corpus_build import build_corpus
 from erda.corpus.corpus_store import CorpusStore
-from erda.corpus.sources import BuildSettings, JsonlSource
+from erda.corpus.sources import JsonlSource
 from erda.errors import DataError
 
 
@@ -88,17 +88,16 @@ def test_a_changed_source_is_read_again(tmp_path, small_steps, step):
     assert content(CorpusStore.open(tmp_path / "c")) == content(CorpusStore.open(tmp_path / "whole"))
 
 
-def test_an_unfinished_build_with_other_settings_is_rejected(tmp_path, monkeypatch):
+def test_other_settings_start_an_unfinished_build_again(tmp_path, monkeypatch):
     rows = write_rows(tmp_path / "rows.jsonl", random_rows(100))
     exclude = write_rows(tmp_path / "test.jsonl", random_rows(1))
-    stop_at(monkeypatch, *STEPS["sorting"])
+    stop_at(monkeypatch, *STEPS["lookup"])
     with pytest.raises(StopError):
         build_corpus([rows], tmp_path / "c")
     monkeypatch.undo()
-    for other in ({"settings": BuildSettings(max_tokens=20)}, {"exclude": [exclude]}):
-        with pytest.raises(DataError, match="unfinished build with other settings"):
-            build_corpus([rows], tmp_path / "c", **other)
-    assert build_corpus([rows], tmp_path / "c", settings=BuildSettings(memory="1GB")).n_rows == 100
+    assert build_corpus([rows], tmp_path / "c", exclude=[exclude]).n_rows < 100
+    assert CorpusStore.open(tmp_path / "c").manifest.excluded_from == ("test.jsonl",)
+    assert not (tmp_path / "c/build").exists()
 
 
 BUILD = """

@@ -1,7 +1,9 @@
 """The Ray engine on a real cluster of two local nodes, compared with the local engine."""
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +13,8 @@ from toy_corpus import random_rows, toy_store
 from erda.corpus import vector_shards
 from erda.corpus.similarity import load_similarity
 from erda.corpus.vector_index import VectorIndex
-from erda.errors import DataError
+from erda.corpus.vector_shards import ShardWorker, plan_shards, ray_embedder
+from erda.errors import DataError, ErdaError
 from ray_cluster import run_command, two_nodes
 
 pytestmark = pytest.mark.timeout(900)  # half a minute on two idle cores; Ray processes import a lot
@@ -38,9 +41,21 @@ def test_vectors_from_two_nodes_equal_local_ones(tmp_path: Path) -> None:
     np.testing.assert_allclose(index.shards.vectors(range(400)), expected, atol=2e-3)
 
 
-def test_errors_of_erda_are_extracted_from_those_of_ray() -> None:
-    text = "ray::Worker() failed\n  File x, line 1\nerda.errors.DataError: node 1 does not see the corpus\nmore"
-    found = vector_shards._erda_error(RuntimeError(text))
-    assert isinstance(found, DataError)
-    assert str(found) == "node 1 does not see the corpus"
-    assert "the Ray job failed: task failed" in str(vector_shards._erda_error(RuntimeError("lines\n\ntask failed")))
+def test_errors_of_workers_lose_their_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class RayError(Exception):
+        cause: Exception | None = None
+
+    def lost(done: object) -> None:
+        raise failed
+
+    ray = SimpleNamespace(exceptions=SimpleNamespace(RayError=RayError), get=lost, cluster_resources=dict)
+    ray.remote = lambda **_: lambda function: SimpleNamespace(remote=lambda *_: "task")
+    ray.wait = lambda running: (running, [])
+    monkeypatch.setattr(vector_shards, "connected", lambda address: nullcontext(ray))
+    embed = ray_embedder(ShardWorker(corpus=tmp_path, digest="", model=None, fingerprint=""), "local")
+    failed = RayError("a traceback")
+    with pytest.raises(ErdaError, match="the Ray job failed: a traceback"):
+        list(embed(plan_shards(100)))
+    failed.cause = DataError("node 1 does not see the corpus")
+    with pytest.raises(DataError, match=r"^node 1 does not see"):
+        list(embed(plan_shards(100)))

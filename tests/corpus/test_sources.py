@@ -5,7 +5,7 @@ import pytest
 from toy_corpus import row, write_rows
 
 from erda.corpus.sources import BuildSettings, CorpusRow, Tally, open_source, pair_rows
-from erda.corpus.wikipedia import Wiki, n_unclosed, page_rows, page_sentences
+from erda.corpus.wikipedia import Page, Wiki, n_unclosed, page_sentences, parse_pages
 from erda.errors import DataError, SettingsError
 from erda.text.keys import TaggedSentence
 from erda.text.names import NameTagger, read_names
@@ -195,22 +195,25 @@ def test_the_page_title_is_a_mention_outside_links():
     assert [(m.id, m.span.start) for m in sentence.entities] == [("enwiki:Paris", 3), ("enwiki:Paris (mythology)", 0)]
 
 
+def parsed(title, text):
+    return parse_pages((Page(1, "0", title, None, "wikitext", text),), wiki=WIKI, settings=BuildSettings())
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "markup", ["<div>", "<ref ", '<div a="', "[[a|", "{{{a|", "{|\n", "[http://a ", "<!--", "<nowiki>"]
 )
 def test_a_page_that_would_take_the_parser_hours_is_dropped(markup):
-    tally = Tally()
-    assert page_rows("Odd", markup * 20_000, WIKI, BuildSettings(), tally) == []
-    assert tally.places == {"page too long, or with too much unclosed markup": ["Odd"]}
+    found = parsed("Odd", markup * 20_000)
+    assert not found.rows
+    assert found.tally.places == {"page too long, or with too much unclosed markup": ["Odd"]}
 
 
 @pytest.mark.parametrize("markup", ["[[A]] ", "<div>x</div> ", "a<ref name=x/> ", "{{a|b=c}} ", "<br>x ", "* a\n"])
 def test_a_page_with_much_closed_markup_is_read(markup):
-    tally = Tally()
     text = f"{markup * 5_000}\n[[Anna]] met [[Bob]] in Oslo."
     assert n_unclosed(text) == 0
-    assert len(page_rows("Long", text, WIKI, BuildSettings(), tally)) == 2
+    assert len(parsed("Long", text).rows) == 2
 
 
 def dump(*pages, end="</mediawiki>"):

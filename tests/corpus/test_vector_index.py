@@ -11,7 +11,7 @@ from toy_corpus import ToySimilarity, erda_corpus, random_rows, toy_store
 from erda.corpus import vector_shards
 from erda.corpus.corpus_store import CorpusStore
 from erda.corpus.vector_index import VectorIndex, build_index
-from erda.corpus.vector_shards import ShardWorker, embed_corpus, vectors_folder
+from erda.corpus.vector_shards import ShardPlan, ShardWorker, embed_corpus, embed_there, vectors_folder
 from erda.errors import DataError, ErdaError, ModelError, SettingsError
 from erda.files import locked
 
@@ -196,7 +196,7 @@ def test_invalid_options_and_options_without_effect_are_rejected(
 # --- workers ----------------------------------------------------------------------------------------------------------
 
 
-SHARD = {"start": [0], "stop": [100]}
+SHARD = ShardPlan(0, 100)
 
 
 def worker_of(store: CorpusStore) -> ShardWorker:
@@ -212,14 +212,14 @@ def test_out_of_memory_has_a_remedy(store: CorpusStore, monkeypatch: pytest.Monk
     monkeypatch.setattr(model, "encode", full)
     monkeypatch.setattr(vector_shards, "_opened", lambda worker: (store, model))
     with pytest.raises(ErdaError, match="smaller batch_size or fewer --workers") as caught:
-        worker_of(store)(SHARD)
+        embed_there(worker_of(store), SHARD)
     assert "Tried to allocate 2.00 GiB." in str(caught.value)
     with pytest.raises(ErdaError, match="out of memory"):
         embed_corpus(store, model)
     monkeypatch.undo()
     monkeypatch.setattr("erda.corpus.similarity.load_similarity", full)
     with pytest.raises(ErdaError, match="fewer --workers"):
-        worker_of(store)(SHARD)
+        embed_there(worker_of(store), SHARD)
 
 
 def test_a_worker_with_another_corpus_or_model_raises(
@@ -233,4 +233,4 @@ def test_a_worker_with_another_corpus_or_model_raises(
         (replace(worker, corpus=tmp_path / "nowhere"), "put the corpus on storage that all nodes share"),
     ):
         with pytest.raises(ErdaError, match=said):
-            other(SHARD)
+            embed_there(other, SHARD)

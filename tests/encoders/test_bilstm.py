@@ -194,8 +194,8 @@ def test_line_ends_trailing_spaces_and_words_with_spaces(tmp_path: Path, text: s
     [
         ("", "is empty"),
         ("a 1 2\nb 1\n", r":2: .*\(1 numbers, expected 2; is the file truncated\?"),
-        ("400000 2\nthe 1 2\n", r":2: .*\(2 numbers, expected 1"),
-        ("a\n", r":1: .*\(0 numbers, expected at least 1"),
+        ("400000 2\nthe 1 2\n", r":1: .*\(1 numbers, expected at least 2"),
+        ("a\n", r":1: .*\(0 numbers, expected at least 2"),
         ("a 1 two\n", ":1: expected a word and its vector"),
         (b"a 1 2\n\xff\xfe 1 2\n", ":2: expected a word and its vector"),
         ("a 1 nan\n", ":1: expected a word and its vector"),

@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from erda.learning.losses import (
-    Objective,
     contrastive,
     cosine_similarity,
     cross_entropy,
@@ -17,7 +16,8 @@ from erda.learning.losses import (
     pairwise_margin,
     relation_embeddings,
 )
-from toy_world import toy_relation
+from erda.methods.erda import Erda
+from toy_world import toy_encoder, toy_relation
 
 # one example, three relations, the first is true: similarities 0.5, 0.4, -0.1
 ROW = torch.tensor([[0.5, 0.4, -0.1]])
@@ -94,7 +94,7 @@ PAPERS = {
 }
 
 
-def by_hand(o: Objective, vectors, prototypes, targets, exemplars) -> float:
+def by_hand(o: Erda, vectors, prototypes, targets, exemplars) -> float:
     """Eq. 4 and 7 as loops over examples."""
     scores = [[F.cosine_similarity(v, p, dim=0).item() for p in prototypes] for v in vectors]
     loss, n = 0.0, len(targets)
@@ -116,12 +116,12 @@ def by_hand(o: Objective, vectors, prototypes, targets, exemplars) -> float:
 @pytest.mark.parametrize("changed", [{}, {"multi_margin_weight": 0.0}, {"average_multi_margin": False}])
 @pytest.mark.parametrize(("n_relations", "exemplars"), [(5, [3, 0]), (5, []), (1, [1])])
 def test_value_is_the_weighted_sum_of_the_losses(changed: dict, n_relations: int, exemplars: list[int]) -> None:
-    objective, generator = Objective(**PAPERS | changed), torch.Generator().manual_seed(0)
+    method, generator = Erda(toy_encoder(), **PAPERS | changed), torch.Generator().manual_seed(0)
     vectors = torch.randn(4 + 2 * len(exemplars), 6, generator=generator, requires_grad=True)
     prototypes = torch.randn(n_relations, 6, generator=generator)
     targets = torch.randint(n_relations, (4,), generator=generator)
-    loss = objective(vectors, prototypes, targets, exemplars)
-    assert loss.item() == pytest.approx(by_hand(objective, vectors, prototypes, targets, exemplars), rel=1e-4)
+    loss = method.objective(vectors, prototypes, targets, exemplars)
+    assert loss.item() == pytest.approx(by_hand(method, vectors, prototypes, targets, exemplars), rel=1e-4)
     assert torch.autograd.grad(loss, vectors)[0].isfinite().all()
 
 

@@ -17,20 +17,13 @@ from typing import Any
 from erda.benchmark.measures import PROTOCOLS
 from erda.benchmark.records import FoundRecord, Record
 from erda.benchmark.statistics import Summary, relation_interval
+from erda.data.dataset import CATALOGUE
 from erda.errors import ErdaError, SettingsError
 from erda.files import user_path
 from erda.settings.runs import Run, filled_settings
 
 PERCENT = 100.0
 SHARED = ("dataset", "shots", "order_family", "encoder", "evaluate_on")
-DATASETS = {
-    "fewrel": "FewRel",
-    "fewrel-full": "FewRel, all sentences",
-    "fewrel-fresh": "FewRel, fresh relations",
-    "tacred": "TACRED",
-    "redoc41": "redoc41",
-    "atlas": "atlas",
-}
 ENCODERS = {
     "bilstm": "BiLSTM",
     "minilm": "MiniLM",
@@ -122,11 +115,6 @@ class Line:
     def method(self) -> str:
         """Method of the records."""
         return self.first.method
-
-    @property
-    def has_predictions(self) -> bool:
-        """Whether every record holds its predictions."""
-        return all(record.packed for record in self.records)
 
     def summary(self, value: Callable[[Record], float | None], *, scale: float = 1.0) -> Summary | None:
         """Mean and deviation over the streams; None if a record lacks the value."""
@@ -286,7 +274,7 @@ def _stream_notes(lines: Sequence[Line]) -> list[str]:
 
 def dataset_in_words(name: str) -> str:
     """Name of a dataset as papers write it; the last part of a path."""
-    return DATASETS.get(name, Path(name).name)
+    return str(CATALOGUE["datasets"].get(name, {}).get("title", Path(name).name))
 
 
 def encoder_in_words(name: str, settings: dict[str, Any]) -> str:

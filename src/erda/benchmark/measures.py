@@ -25,7 +25,7 @@ PROTOCOLS = (ALL_SEEN, CANDIDATES)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TestAnswers:
-    """Gold and candidate relations of one test set as integers, computed once and used after every task.
+    """Gold and candidate relations of test sets as integers, computed once and used after every task.
 
     `gold` [n_examples] and `listed` [n_examples, longest list] index `names`. Lists are padded with -1 and contain
     neither the gold relation nor duplicates. `listed` is None if the dataset lists no candidates.
@@ -38,25 +38,30 @@ class TestAnswers:
     listed: np.ndarray | None
 
     @classmethod
-    def of(cls, test: TestSet) -> TestAnswers:
-        """Answers of `test`."""
+    def of(cls, *tests: TestSet) -> TestAnswers:
+        """Answers of test sets, one after another."""
         index: dict[str, int] = {}
-        gold = np.array([index.setdefault(name, len(index)) for name in test.gold], dtype=np.int64)
+        gold = np.array([index.setdefault(name, len(index)) for test in tests for name in test.gold], dtype=np.int64)
         listed = None
-        if test.candidates is not None:
+        if all(test.candidates is not None for test in tests):
             rivals = [
                 [index.setdefault(name, len(index)) for name in dict.fromkeys(names) if name != answer]
-                for names, answer in zip(test.candidates, test.gold, strict=True)
+                for test in tests
+                for names, answer in zip(test.candidates or (), test.gold, strict=True)
             ]
             listed = np.full((len(rivals), max(map(len, rivals), default=0)), -1, dtype=np.int64)
             for row, ids in enumerate(rivals):
                 listed[row, : len(ids)] = ids
         return cls(tuple(index), gold, listed)
 
+    def first(self, n: int) -> TestAnswers:
+        """The first `n` answers."""
+        return TestAnswers(self.names, self.gold[:n], None if self.listed is None else self.listed[:n])
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Marks:
-    """Marks of the predictions for one test set, and the probability of a right guess; all [n_examples]."""
+    """Marks of predictions, and the probability of a right guess; all [n_examples]."""
 
     right: dict[str, np.ndarray]  # protocol -> bool
     guess: dict[str, np.ndarray]  # protocol -> 1 / (1 + number of rivals)
@@ -65,7 +70,7 @@ class Marks:
 
 
 def mark(predictions: Predictions, answers: TestAnswers) -> Marks:
-    """Mark the predictions [n_examples, n_relations] for one test set."""
+    """Mark predictions [n_examples, n_relations]."""
     scores = predictions.scores
     n_examples, n_relations = scores.shape
     if n_examples != len(answers.gold):
@@ -113,20 +118,16 @@ class Measures:
     n_fallback: int
 
 
-def measure(marks: Sequence[Marks]) -> Measures:
-    """Compute the measures after task k from the marks of tests 1..k, for the protocols that every test supports."""
-    for index, one in enumerate(marks):
-        if not len(one.fallback):
-            raise DataError(f"task {index + 1} has no test examples, so its accuracy is not defined.")
-    protocols = [name for name in PROTOCOLS if all(name in one.right for one in marks)]
-    row = {name: tuple(float(one.right[name].mean()) for one in marks) for name in protocols}
+def measure(marks: Marks, ends: Sequence[int]) -> Measures:
+    """Compute the measures after a task; `ends[j]` is the end of the tests of task j among the marks."""
+    row = {name: tuple(float(one.mean()) for one in np.split(right, ends[:-1])) for name, right in marks.right.items()}
     return Measures(
-        accuracy={name: float(np.concatenate([one.right[name] for one in marks]).mean()) for name in protocols},
-        macro={name: float(np.mean(row[name])) for name in protocols},
-        chance={name: float(np.concatenate([one.guess[name] for one in marks]).mean()) for name in protocols},
+        accuracy={name: float(right.mean()) for name, right in marks.right.items()},
+        macro={name: float(np.mean(accuracies)) for name, accuracies in row.items()},
+        chance={name: float(guess.mean()) for name, guess in marks.guess.items()},
         row=row,
-        n_test=tuple(len(one.fallback) for one in marks),
-        n_fallback=int(sum(one.fallback.sum() for one in marks)),
+        n_test=tuple(np.diff([0, *ends]).tolist()),
+        n_fallback=int(marks.fallback.sum()),
     )
 
 

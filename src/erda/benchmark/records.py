@@ -1,4 +1,4 @@
-"""Records of finished runs, `OUT/METHOD/SEED/record.json`: their fields, their files, and their audit.
+"""Records of finished runs, `OUT/METHOD/SEED/record.json`: their fields and their files.
 
 A record is sealed with a digest of its content and holds its predictions after the last task, packed. A truncated or
 changed record, or one of another version, raises a `RecordError` that names its place.
@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -21,17 +21,13 @@ from pydantic import Field
 from erda.benchmark.measures import ALL_SEEN, CANDIDATES, PROTOCOLS, Marks, Measures, forgetting
 from erda.errors import RecordError
 from erda.fields import Fraction, Similarity, Weight
-from erda.files import decode_json, decode_sealed, read_bytes, sealed, write_json
+from erda.files import decode_sealed, read_bytes, sealed, write_json
 from erda.settings.runs import Run
 
-SCHEMA = 1
-MOST_NOTE = 2_000  # characters of JSON; longer notes of a method are not made public
-ROUNDING = 1e-9
 MOST = 10**12  # examples of a test set
 Number = Annotated[int, Field(ge=0, le=MOST)]
 Count = Annotated[int, Field(ge=1, le=MOST)]
 RECORD, MANIFEST = "record.json", "manifest.json"
-DELETE_IT = "Delete it and run again."
 RULES = {
     ALL_SEEN: "The gold relation must score strictly higher than every other relation learned so far.",
     CANDIDATES: "The gold relation must score strictly higher than those of the example's listed relations that are "
@@ -68,7 +64,7 @@ class Record(Run):
     packed: dict[str, str] = field(default_factory=dict)  # `pack_predictions`; {} in older records
     uses_names: bool | None = None  # whether the method reads relation names; None in older records
     protocols: dict[str, str] = field(default_factory=lambda: dict(RULES))
-    schema: int = SCHEMA
+    schema: Literal[1] = 1
 
     @property
     def n_tasks(self) -> int:
@@ -79,11 +75,6 @@ class Record(Run):
     def digest(self) -> str:
         """Fingerprint of the stream; only runs with the same one may be paired."""
         return str(self.manifest.get("digest", ""))
-
-    @property
-    def total_seconds(self) -> float:
-        """Seconds of learning and prediction."""
-        return sum(map(sum, self.seconds.values()))
 
     def after(self, measure: str, protocol: str, k: int) -> float | None:
         """`accuracy`, `macro` or `chance` after task `k` (-1: the last); None if the protocol was not measured."""
@@ -112,35 +103,29 @@ def measured(measures: Sequence[Measures]) -> dict[str, Any]:
     }
 
 
-def relation_counts(
-    gold: Sequence[Sequence[str]], marks: Sequence[Sequence[Marks]], order: Sequence[Sequence[str]]
-) -> dict[str, Any]:
+def relation_counts(gold: Sequence[str], marks: Sequence[Marks], order: Sequence[Sequence[str]]) -> dict[str, Any]:
     """Fields of a record that count right predictions per relation: `relation_right` and `relation_tests`.
 
-    `gold` holds the gold relations of each task's test examples; `marks[k][j]` marks the tests of task j after task k.
+    `gold` holds the gold relations of all test examples, task by task; `marks[k]` marks those of tasks 0..k.
     """
-    protocols = _common_protocols(marks[-1])
-    right: dict[str, dict[str, list[int]]] = {protocol: {} for protocol in protocols}
+    names = np.array(gold)
+    right: dict[str, dict[str, list[int]]] = {protocol: {} for protocol in marks[-1].right}
     tests: dict[str, int] = {}
-    for j, names in enumerate(order):
-        for name in names:
-            of_it = np.array([one == name for one in gold[j]])
-            if of_it.any():
-                tests[name] = int(of_it.sum())
-                for protocol in protocols:
-                    right[protocol][name] = [int(after[j].right[protocol][of_it].sum()) for after in marks[j:]]
+    for j, relations in enumerate(order):
+        for relation in relations:
+            rows = np.flatnonzero(names == relation)
+            if len(rows):
+                tests[relation] = len(rows)
+                for protocol, counts in right.items():
+                    counts[relation] = [int(after.right[protocol][rows].sum()) for after in marks[j:]]
     return {"relation_right": right, "relation_tests": tests}
-
-
-def _common_protocols(marks: Sequence[Marks]) -> list[str]:
-    return [name for name in PROTOCOLS if all(name in one.right for one in marks)]
 
 
 # -- packed predictions ------------------------------------------------------------------------------------------------
 
 
 def pack_predictions(
-    gold: Sequence[Sequence[str]], marks: Sequence[Marks], relations: Sequence[str], order: Sequence[Sequence[str]]
+    gold: Sequence[str], marks: Marks, relations: Sequence[str], order: Sequence[Sequence[str]]
 ) -> dict[str, str]:
     """Pack gold relations ("gold") and winners after the last task (by protocol), one number per test example.
 
@@ -150,8 +135,8 @@ def pack_predictions(
     index = {name: i for i, name in enumerate(name for task in order for name in task)}
     kind, tie = _packed_type(len(index))
     number_of = np.array([*(index[name] for name in relations), tie], dtype=kind)  # [-1] is a tie
-    rows = {name: number_of[np.concatenate([one.winner[name] for one in marks])] for name in _common_protocols(marks)}
-    rows = {"gold": np.array([index[name] for names in gold for name in names], dtype=kind), **rows}
+    rows = {"gold": np.array([index[name] for name in gold], dtype=kind)}
+    rows |= {protocol: number_of[winner] for protocol, winner in marks.winner.items()}
     return {name: b64encode(zlib.compress(row.tobytes(), 9)).decode() for name, row in rows.items()}
 
 
@@ -188,33 +173,14 @@ def write_record(folder: Path, record: Record) -> None:
     write_json(folder / RECORD, sealed(record))
 
 
-@dataclass(frozen=True, slots=True)
-class _Head:
-    """Fields of every version of the record format, and the place of a record in a file of several."""
-
-    schema: Any = None
-    seal: str = ""
-    place: str = ""  # METHOD/SEED below the folder that the file stands for
-
-
 def read_record(path: Path) -> Record:
     """Read a record from its file or from the folder of its run, and check its seal."""
     path = path / RECORD if path.is_dir() else path
-    return _decode_record(read_bytes(path, error=RecordError), str(path))[0]
+    return _decode_record(read_bytes(path, error=RecordError), str(path))
 
 
-def _decode_record(content: bytes, source: str) -> tuple[Record, str]:
-    """Decode a sealed record and its place."""
-    about: dict[str, Any] = {"place": source, "error": RecordError, "remedy": DELETE_IT}
-    head = decode_json(content, _Head, **about)
-    if head.schema != SCHEMA:
-        raise RecordError(
-            f"{source}: record format {head.schema!r}; this version of erda reads format {SCHEMA}. "
-            "Read it with the version that wrote it, or run again with another --out."
-        )
-    if not head.seal:
-        raise RecordError(f"{source}: has no seal, so it was changed after `erda run` wrote it. {DELETE_IT}")
-    return decode_sealed(content, Record, **about), head.place
+def _decode_record(content: bytes, source: str) -> Record:
+    return decode_sealed(content, Record, place=source, error=RecordError, remedy="Delete it and run again.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +216,8 @@ def read_records(path: Path) -> Records:
     found, faults = [], []
     for source, content, folder in _record_files(path) if path.is_dir() else _record_lines(path):
         try:
-            record, place = _decode_record(content(), source)
-            found.append(FoundRecord(record, folder / place))
+            record = _decode_record(line := content(), source)
+            found.append(FoundRecord(record, folder / json.loads(line).get("place", "")))
         except RecordError as error:
             faults.append(str(error))
     lone = [one.parent for one in sorted(path.rglob(MANIFEST)) if not (one.parent / RECORD).is_file()]
@@ -262,7 +228,7 @@ def read_records(path: Path) -> Records:
     return Records(directory, tuple(found), tuple(faults))
 
 
-Source = tuple[str, Callable[[], bytes], Path]  # its name in messages, its content, the folder of its place
+Source = tuple[str, Callable[[], bytes], Path]  # its name in messages, its content, the folder that `place` is below
 
 
 def _record_files(directory: Path) -> Iterator[Source]:
@@ -273,96 +239,3 @@ def _record_files(directory: Path) -> Iterator[Source]:
 def _record_lines(file: Path) -> Iterator[Source]:
     for number, line in enumerate(read_bytes(file, error=RecordError).splitlines(), start=1):
         yield f"{file}:{number}", partial(bytes, line), file.with_suffix("")
-
-
-# -- records as public results -----------------------------------------------------------------------------------------
-
-
-def compact_record(record: Record) -> Record:
-    """Record without bulky notes and local paths."""
-    short = {name: note for name, note in record.notes.items() if len(json.dumps(note)) <= MOST_NOTE}
-    left_out = sorted(record.notes.keys() - short.keys())
-    notes = {**short, "left_out": left_out} if left_out else short
-    names = ("dataset", "encoder", "corpus", "encoder_spec", "settings")
-    public: dict[str, Any] = {name: _without_folders(getattr(record, name)) for name in names}
-    return replace(record, notes=notes, **public)
-
-
-def _without_folders(value: Any) -> Any:
-    """Absolute paths in a text, or in the texts of a dictionary, by their last part."""
-    if isinstance(value, dict):
-        return {name: _without_folders(one) for name, one in value.items()}
-    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
-
-
-def record_line(record: Record, place: str) -> bytes:
-    """A sealed record and its place, as one line of a file of records."""
-    value = sealed({"place": place, **asdict(record)})
-    return (json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n").encode()
-
-
-def audit_record(record: Record) -> list[str]:
-    """Faults of a record as a public result.
-
-    Measures are recomputed from the counts per relation, and these after the last task from the packed predictions,
-    if it has any.
-    """
-    faults = []
-    if record.evaluate_on != "test":
-        faults.append(f"measured on {record.evaluate_on} data; a result needs --evaluate-on test")
-    if record.protocols != RULES or record.accuracy.keys() != set(PROTOCOLS):
-        faults.append(f"lacks a protocol; both are needed ({', '.join(PROTOCOLS)})")
-    elif record.accuracy[ALL_SEEN] is None:
-        faults.append(f"was not measured by {ALL_SEEN}")
-    names, tests = [name for task in record.order for name in task], record.relation_tests
-    if {*names} != tests.keys() or record.n_test != [sum(tests[name] for name in task) for task in record.order]:
-        faults.append("has no counts per relation that fit its tasks")
-    if faults:
-        return faults
-    try:
-        packed = unpack_predictions(record)
-    except RecordError as fault:
-        return [str(fault)]
-    if packed and np.bincount(packed["gold"], minlength=len(names)).tolist() != [tests[name] for name in names]:
-        return ["its counts per relation differ from its packed predictions"]
-    return [f"{protocol}: {fault}" for protocol in PROTOCOLS for fault in _protocol_faults(record, protocol, packed)]
-
-
-def _protocol_faults(record: Record, protocol: str, packed: Mapping[str, np.ndarray]) -> list[str]:
-    """Measures by one protocol that differ from the recomputed ones."""
-    right, tests, n_test = record.relation_right.get(protocol), record.relation_tests, record.n_test
-    if right is None or record.accuracy[protocol] is None:
-        return [] if right is record.accuracy[protocol] is None else ["has accuracy or counts, not both"]
-    expected = {name: record.n_tasks - k for k, task in enumerate(record.order) for name in task}
-    if {name: len(counts) for name, counts in right.items()} != expected:
-        return ["counts per relation are incomplete"]
-    if any(max(counts) > tests[name] for name, counts in right.items()):
-        return ["more right predictions than test examples"]
-    n_right = [
-        [sum(right[name][k - j] for name in record.order[j]) for j in range(k + 1)] for k in range(record.n_tasks)
-    ]
-    matrix = [[n / n_test[j] for j, n in enumerate(row)] for row in n_right]
-    recomputed = {
-        "accuracy": [sum(row) / sum(n_test[: len(row)]) for row in n_right],
-        "macro": [sum(row) / len(row) for row in matrix],
-        "matrix": matrix,
-        "forgetting": forgetting(matrix),
-    }
-    faults = [
-        f"{name} differs from the counts per relation"
-        for name, value in recomputed.items()
-        if not _close(value, getattr(record, name)[protocol])
-    ]
-    if packed:
-        gold, winner = packed["gold"], packed.get(protocol, packed["gold"][:0])
-        n_last = np.bincount(gold[winner == gold] if len(winner) else winner, minlength=len(expected)).tolist()
-        if n_last != [right[name][-1] for name in expected]:
-            faults.append("counts per relation differ from its packed predictions")
-    return faults
-
-
-def _close(one: Any, other: Any) -> bool:
-    """Whether two numbers, or nested lists of numbers, are equal up to rounding."""
-    if isinstance(one, list):
-        return isinstance(other, list) and len(one) == len(other) and all(map(_close, one, other))
-    return one == other or (None not in (one, other) and abs(one - other) <= ROUNDING)

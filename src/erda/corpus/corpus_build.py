@@ -1,13 +1,16 @@
 """Build a corpus, or resume a build.
 
-    sources -> chunks in `build/` -> sorted Parquet parts and lookup -> corpus.json
+    sources -> chunks in `build/<settings>/` -> sorted Parquet parts and lookup -> corpus.json
 
 Every file is written atomically, `corpus.json` last. Until then the folder `build/` holds the unfinished build, and the
-same call resumes it. A build writes only to an empty folder or to a folder that `build/plan.json` proves to be its own.
+same call resumes it; a digest of the settings names the chunks' folder, so other settings start again. A build writes
+only to an empty folder or to one that holds nothing but files of an unfinished build.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -29,22 +32,14 @@ from erda.corpus.exclude import Excluded
 from erda.corpus.sources import BuildSettings, open_source
 from erda.corpus.staging import StagedSource, sort_rows, write_lookup, write_parts
 from erda.errors import DataError
-from erda.files import (
-    LOCK,
-    is_unfinished,
-    locked,
-    read_sealed,
-    remove_own,
-    remove_unfinished,
-    sealed,
-    sha256_of,
-    write_json,
-)
+from erda.files import LOCK, is_unfinished, locked, remove_own, remove_unfinished, sha256_of
 
-PLAN_FILE = "plan.json"
 _WORK = "build"
 _SORTING = "sorting.duckdb"
-_WORK_FILE = re.compile(rf"plan\.json|rows-{CHECKSUM}-\d{{6}}\.{CHECKSUM}\.parquet|sorting\.duckdb[.\w]*|spill(/.*)?")
+_WORK_FOLDER = re.compile(rf"{_WORK}/{CHECKSUM}")
+_WORK_FILE = re.compile(
+    rf"{CHECKSUM}/(?:rows-{CHECKSUM}-\d{{6}}\.{CHECKSUM}\.parquet|sorting\.duckdb[.\w]*|spill(?:/.*)?)"
+)
 _CORPUS_FILE = re.compile(r"part-\d{5}\.parquet|keys\.npy|rows\.npy")
 _BUSY = "another build is running on this folder; wait for it, or use another folder"
 
@@ -63,11 +58,11 @@ def build_corpus(
     """
     check_folder(folder)
     settings = settings or BuildSettings()
-    _unfinished_plan(folder)  # before writing anything, even the lock
+    _reject_foreign(folder)  # before writing anything, even the lock
     with locked(folder, busy=_BUSY), disk_faults(folder):
-        before = _unfinished_plan(folder)
         excluded = Excluded.read(exclude, overlap=settings.exclude_overlap)
         plan = _plan(sources, settings, excluded)
+        remove_unfinished(folder)
         if (folder / MANIFEST).exists():
             manifest = read_manifest(folder)
             manifest.verify(folder)
@@ -76,15 +71,8 @@ def build_corpus(
                     f"{folder}: a corpus of {manifest.n_rows:,} rows from other sources or settings is already here; "
                     "use another folder for --out."
                 )
-        elif before and replace(before, sources=plan.sources) != plan:
-            raise DataError(
-                f"{folder}: an unfinished build with other settings; finish it with the same settings, or delete the "
-                "folder."
-            )
-        remove_unfinished(folder)
-        if not (folder / MANIFEST).exists():
-            if before != plan:
-                write_json(folder / _WORK / PLAN_FILE, sealed(plan))
+        else:
+            _reject_foreign(folder)
             manifest = _build(sources, folder, plan, settings=settings, excluded=excluded)
             manifest = replace(manifest, excluded_from=tuple(dict.fromkeys(file.name for file in exclude)))
             write_manifest(folder, manifest)
@@ -113,11 +101,12 @@ def _build(
     sources: Sequence[Path], folder: Path, plan: Plan, *, settings: BuildSettings, excluded: Excluded
 ) -> Manifest:
     """Read the sources, sort the rows and write the files of the corpus."""
-    work = folder / _WORK
+    made_with = json.dumps([plan.excluded, plan.settings], sort_keys=True)
+    work = folder / _WORK / hashlib.sha256(made_with.encode()).hexdigest()[:16]
     staged = [StagedSource(file, work) for file in plan.sources]
     for path, one in zip(sources, staged, strict=True):
         one.read(open_source(path, settings), excluded)
-    for path in work.glob(f"{_SORTING}*"):
+    for path in (*work.glob(f"{_SORTING}*"), *folder.glob("part-*.parquet")):  # of an interrupted build
         remove_own(path)
     with connect(work / _SORTING, memory=settings.memory, spill=work / "spill") as connection:
         n_rows = sort_rows(connection, staged)
@@ -140,35 +129,32 @@ def _build(
 # -- ownership: files of the user are never touched --------------------------------------------------------------------
 
 
-def _unfinished_plan(folder: Path) -> Plan | None:
-    """Read the plan of an unfinished build; reject a folder with other files where a build would write."""
+def _reject_foreign(folder: Path) -> None:
+    """Reject a folder with other files where a build would write."""
     if (folder / MANIFEST).exists() or not folder.exists():
-        return None
+        return
     try:
         names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
     except OSError as error:
         raise DataError(f"{folder}: cannot be read ({error.strerror}).") from None
-    has_plan = f"{_WORK}/{PLAN_FILE}" in names
-    foreign = [name for name in names if not _is_ours(name, has_plan=has_plan)]
+    has_work = any(map(_WORK_FOLDER.fullmatch, names))
+    foreign = [name for name in names if not _is_ours(name, has_work=has_work)]
     if foreign or not folder.is_dir():
         shown = f" ({foreign[0]}, ...)" if foreign else ""
         raise DataError(f"{folder} is not empty, but not a corpus{shown}; use a new folder for --out.")
-    if not has_plan:
-        return None
-    return read_sealed(folder / _WORK / PLAN_FILE, Plan, remedy=f"Delete {folder}, or use another folder for --out.")
 
 
-def _is_ours(name: str, *, has_plan: bool) -> bool:
-    """Whether a file of an unfinished build has this name; before its plan, a build writes only temporary files."""
-    work = name.removeprefix(f"{_WORK}/")
-    written = _WORK_FILE.fullmatch(work) if work != name else _CORPUS_FILE.fullmatch(name)
-    return name in (LOCK, _WORK) or is_unfinished(Path(name).name) or (has_plan and written is not None)
+def _is_ours(name: str, *, has_work: bool) -> bool:
+    """Whether a file of an unfinished build has this name."""
+    if name in (LOCK, _WORK) or is_unfinished(Path(name).name) or _WORK_FOLDER.fullmatch(name):
+        return True
+    return _is_work(name.removeprefix(f"{_WORK}/")) or (has_work and _CORPUS_FILE.fullmatch(name) is not None)
+
+
+def _is_work(name: str) -> bool:
+    return _WORK_FILE.fullmatch(name) is not None
 
 
 def _remove_work(folder: Path) -> None:
-    """Remove the files of a finished or empty build; the plan, which proves ownership, goes last."""
-    work = folder / _WORK
-    if (work / PLAN_FILE).is_file():
-        read_sealed(work / PLAN_FILE, Plan)
-        remove_own(work, lambda name: name != PLAN_FILE and _WORK_FILE.fullmatch(name) is not None)
-        remove_own(work, lambda name: name == PLAN_FILE)
+    """Remove the files of a finished or empty build."""
+    remove_own(folder / _WORK, _is_work)

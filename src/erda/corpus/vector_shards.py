@@ -11,18 +11,17 @@ and `erda` must be installed on every node. Workers run the code of the local en
 from __future__ import annotations
 
 import io
-import logging
-import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from erda.cluster import connected, require_ray
+from erda.cluster import connected
 from erda.corpus.corpus_store import CorpusStore, disk_faults, find_checked, is_intact, write_checked
 from erda.encoders import device_kind
 from erda.errors import DataError, ErdaError, ModelError, memory_faults_explained
@@ -177,17 +176,12 @@ def embed_shard(
     write_shard(vectors_folder(store, model.fingerprint), plan, vectors)
 
 
-# -- Ray Data --------------------------------------------------------------------------------------------------------
-
-_OURS = re.compile(r"^\s*erda\.errors\.(\w+): (.+)$", re.MULTILINE)
+# -- Ray -------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False, kw_only=True)  # not frozen: Ray adds attributes
+@dataclass(frozen=True, kw_only=True)
 class ShardWorker:
-    """Embed shards in a Ray worker.
-
-    Corpus and model load lazily: a failing constructor kills the pool, and Ray retries indefinitely.
-    """
+    """What a Ray worker needs to embed shards; it opens corpus and model once."""
 
     corpus: Path
     digest: str
@@ -197,12 +191,12 @@ class ShardWorker:
     dtype: str = "float32"
     batch_size: int = 64
 
-    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Embed a shard: columns of its plan in and out."""
-        plan = ShardPlan(int(batch["start"][0]), int(batch["stop"][0]))
-        with memory_faults_explained(OUT_OF_MEMORY):  # loading the model may already exceed the free memory of a GPU
-            embed_shard(*_opened(self), plan, batch_size=self.batch_size)
-        return batch
+
+def embed_there(worker: ShardWorker, plan: ShardPlan) -> ShardPlan:
+    """Embed a shard in a Ray worker."""
+    with memory_faults_explained(OUT_OF_MEMORY):  # loading the model may already exceed the free memory of a GPU
+        embed_shard(*_opened(worker), plan, batch_size=worker.batch_size)
+    return plan
 
 
 @cache
@@ -225,7 +219,7 @@ def ray_embedder(worker: ShardWorker, address: str, n_workers: int | None = None
     """Embed on a cluster: "auto", "local" (a cluster of this machine alone) or HOST:PORT.
 
     `n_workers` is the number of workers, each with its own model (default: one per GPU, or per CPU). More workers than
-    GPUs share them.
+    GPUs share them. Ray repeats a shard whose worker was killed.
     """
     kind = "GPU" if device_kind(worker.device) == "cuda" else "CPU"  # rejects an invalid name here, not on every node
     model = worker.model
@@ -234,33 +228,20 @@ def ray_embedder(worker: ShardWorker, address: str, n_workers: int | None = None
     there = replace(worker, corpus=worker.corpus.resolve(), model=model)
 
     def embed(plans: Sequence[ShardPlan]) -> Iterator[ShardPlan]:
-        require_ray("ray.data")
         with connected(address) as ray:
-            ray.data.DataContext.get_current().enable_progress_bars = False
-            logging.getLogger("ray.data").setLevel(logging.ERROR)
             n_devices = int(ray.cluster_resources().get(kind, 1))
-            n_actors = n_workers or n_devices
-            done = ray.data.from_items([asdict(plan) for plan in plans], override_num_blocks=len(plans)).map_batches(
-                ShardWorker,
-                fn_constructor_kwargs=asdict(there),
-                batch_size=1,
-                compute=ray.data.ActorPoolStrategy(size=max(1, min(n_actors, len(plans)))),
-                num_cpus=1,
-                num_gpus=min(1, n_devices / n_actors) if kind == "GPU" else 0,
-            )
-            try:
-                yield from (ShardPlan(int(row["start"]), int(row["stop"])) for row in done.iter_rows())
-            except ray.exceptions.RayError as error:
-                raise _erda_error(error) from error
+            n_tasks = n_workers or n_devices
+            share = min(1, n_devices / n_tasks) if kind == "GPU" else 0
+            task = ray.remote(num_cpus=1, num_gpus=share, max_calls=0, scheduling_strategy="SPREAD")(embed_there)
+            left = iter(plans)
+            running = [task.remote(there, plan) for plan in islice(left, n_tasks)]
+            while running:
+                done, running = ray.wait(running)
+                running += [task.remote(there, plan) for plan in islice(left, len(done))]
+                try:
+                    yield from ray.get(done)
+                except ray.exceptions.RayError as error:
+                    cause = getattr(error, "cause", None)
+                    raise cause if isinstance(cause, ErdaError) else ErdaError(f"the Ray job failed: {error}") from None
 
     return embed
-
-
-def _erda_error(error: BaseException) -> ErdaError:
-    """Extract the error of erda from the traceback that Ray passes on, or shorten Ray's own error to one line."""
-    found = _OURS.findall(str(error))
-    if found:
-        kind, message = found[-1]
-        return {"DataError": DataError, "ModelError": ModelError}.get(kind, ErdaError)(message)
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return ErdaError(f"the Ray job failed: {lines[-1] if lines else type(error).__name__}")

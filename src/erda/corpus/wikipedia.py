@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 import re
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -47,8 +48,8 @@ _OPENING_OR_CLOSING = re.compile(
 )
 _CLOSES = {"-->": "<!--", "}}": "{{", "]]": "[[", "|}": "{|", "]": "["}
 _NEVER_CLOSED = frozenset({"br", "hr", "li", "dt", "dd", "td", "th", "tr", "wbr", "img"})
-# Bold and italic quotes, and stray commas of removed templates.
-_LEFTOVERS = re.compile(r"'{2,5}|(?<=[.!?\n])\s,|(?<=[.!?\n]),(?=\s)")
+# Bold and italic quotes; stray commas, and brackets without words ("( , ; )"), that removed templates leave.
+_LEFTOVERS = re.compile(r"'{2,5}|(?<=[.!?\n])\s,|(?<=[.!?\n]),(?=\s)|\([^\w()\n]*\)")
 _BRACKETS = re.compile(r"\s*\([^()]*\)\s*$")
 
 
@@ -72,7 +73,7 @@ class WikipediaSource(Source):
         wiki, pages = _read_wiki(events, self.path), _read_pages(events)
         left = (page for page in pages if page.number > skip)
         groups = iter(lambda: tuple(islice(left, BATCH_PAGES)), ())
-        parse = partial(_parse_pages, wiki=wiki, settings=self.settings)
+        parse = partial(parse_pages, wiki=wiki, settings=self.settings)
         n_workers = self.settings.workers
         found = _in_workers(parse, groups, n_workers) if n_workers > 1 else map(parse, groups)
         yield from found
@@ -123,7 +124,7 @@ def _read_pages(events: Iterator[ElementTree.Element]) -> Iterator[Page]:
         )
 
 
-def _parse_pages(pages: tuple[Page, ...], *, wiki: Wiki, settings: BuildSettings) -> SourceBatch:
+def parse_pages(pages: tuple[Page, ...], *, wiki: Wiki, settings: BuildSettings) -> SourceBatch:
     """Parse a few pages; runs in a worker process."""
     rows: list[CorpusRow] = []
     tally = Tally()
@@ -138,9 +139,13 @@ def _parse_pages(pages: tuple[Page, ...], *, wiki: Wiki, settings: BuildSettings
                 redirects[wiki.entity_id(page.title)] = wiki.entity_id(target)
         elif page.model != "wikitext" or not page.text or not page.title:
             tally.drop("page without wikitext", page.title)
+        elif len(page.text) > MAX_PAGE or n_unclosed(page.text) * len(page.text) > MAX_WORK:  # the parser takes long
+            tally.drop("page too long, or with too much unclosed markup", page.title)
         else:
+            source = wiki.entity_id(page.title)
             try:
-                rows += page_rows(page.title, page.text, wiki, settings, tally)
+                for sentence in page_sentences(page.title, page.text, wiki, tally):
+                    rows += pair_rows(sentence, source=source, settings=settings, tally=tally)
             except RecursionError:
                 tally.drop("page nested too deeply", page.title)
     return SourceBatch(pages[-1].number, rows, tally, redirects)
@@ -240,17 +245,6 @@ class _Text:
         self.walk(node.contents)
 
 
-def page_rows(title: str, wikitext: str, wiki: Wiki, settings: BuildSettings, tally: Tally) -> list[CorpusRow]:
-    """Rows of one page; a page that would take the parser very long is dropped."""
-    rows: list[CorpusRow] = []
-    if len(wikitext) > MAX_PAGE or n_unclosed(wikitext) * len(wikitext) > MAX_WORK:
-        tally.drop("page too long, or with too much unclosed markup", title)
-        return rows
-    for sentence in page_sentences(title, wikitext, wiki, tally):
-        rows += pair_rows(sentence, source=wiki.entity_id(title), settings=settings, tally=tally)
-    return rows
-
-
 def page_sentences(title: str, wikitext: str, wiki: Wiki, tally: Tally) -> Iterator[TaggedSentence]:
     """Yield the sentences of one page with their linked entities."""
     import mwparserfromhell
@@ -261,22 +255,16 @@ def page_sentences(title: str, wikitext: str, wiki: Wiki, tally: Tally) -> Itera
     text = _LEFTOVERS.sub(lambda found: " " * len(found.group()), "".join(parsed.pieces))  # offsets stay valid
     bare = _BRACKETS.sub("", title) or title
     own = [bare[left:right] for left, right in tokens_of(bare)]
-    links, k = parsed.links, 0
+    links, starts = parsed.links, [left for left, _, _ in parsed.links]
     for start, end in split_sentences(text, [(left, right) for left, right, _ in links]):
         offsets = tokens_of(text, start, end)
-        while k < len(links) and links[k][1] <= start:
-            k += 1
-        here = k
         mentions: list[Entity] = []
-        while here < len(links) and links[here][0] < end:
-            left, right, target = links[here]
+        for left, right, target in links[bisect_left(starts, start) : bisect_left(starts, end)]:
             if span := token_span(offsets, left, right):
                 name = " ".join(text[a:b] for a, b in offsets[span.start : span.end])
                 mentions.append(Entity(name, span, wiki.entity_id(target)))
-            here += 1
         tokens = [text[left:right] for left, right in offsets]
         mentions += _own_mentions(tokens, own, wiki.entity_id(title), mentions)
-        tokens, mentions = _without_empty_brackets(tokens, mentions)
         tally.read += 1
         if len(tokens) < MIN_TOKENS:
             tally.drop("sentence of fewer than four tokens")
@@ -305,22 +293,3 @@ def _own_mentions(tokens: list[str], own: list[str], entity_id: str, linked: lis
         if tokens[at : at + len(own)] == own and taken.isdisjoint(range(at, at + len(own))):
             yield Entity(" ".join(own), Span(at, at + len(own)), entity_id)
             return
-
-
-def _without_empty_brackets(tokens: list[str], mentions: list[Entity]) -> tuple[list[str], list[Entity]]:
-    """Remove brackets without words, such as "( , ; )", that removed templates leave; adjust the spans."""
-    gone: set[int] = set()
-    for at, token in enumerate(tokens):
-        if token == "(":
-            end = at + 1
-            while end < len(tokens) and not tokens[end][0].isalnum() and tokens[end] not in "()":
-                end += 1
-            if end < len(tokens) and tokens[end] == ")":
-                gone.update(range(at, end + 1))
-    gone -= {at for mention in mentions for at in range(mention.span.start, mention.span.end)}
-    if not gone:
-        return tokens, mentions
-    kept = [at for at in range(len(tokens)) if at not in gone]
-    place = {old: new for new, old in enumerate(kept)}
-    moved = [Entity(m.name, Span(place[m.span.start], place[m.span.end - 1] + 1), m.id) for m in mentions]
-    return [tokens[at] for at in kept], moved

@@ -1,31 +1,22 @@
-"""The dataset catalogue: names, required files, download locations and default stream shapes.
+"""The dataset catalogue (`datasets.toml`): names, required files, download locations and default stream shapes.
 
 `open_stream` turns a dataset name or a path into a task stream.
 """
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from erda.data.dataset import Dataset, Stamps, data_checksum, file_stamps, require_files
+from erda.data.dataset import CATALOGUE, Dataset, data_checksum, require_files
 from erda.data.drawn_streams import draw_stream
-from erda.data.fewrel_dataset import (
-    WIKI_FILES,
-    orders_of,
-    published_stream,
-    read_fresh,
-    read_full,
-    read_published,
-)
+from erda.data.fewrel_dataset import orders_of, published_stream, read_fresh, read_full, read_published
 from erda.data.formats.jsonl_examples import read_jsonl, read_relation_list
 from erda.data.formats.published_formats import read_tacred
-from erda.data.own_data import name_relations, read_own, relation_files
+from erda.data.own_data import name_relations, read_own
 from erda.data.streams import StreamSettings, TaskStream, with_patterns
 from erda.errors import SettingsError, StreamError, unknown_name
 from erda.fields import checked_settings
@@ -74,34 +65,10 @@ class Entry:
     needs: tuple[str, ...] = ()  # files in the data folder; "a|b" is satisfied by either
     remote: tuple[RemoteFile, ...] = ()
     obtain: str = ""  # instructions for files that cannot be fetched
+    title: str = ""  # as papers write it, if it is not the name
 
 
-def _remote(part: str) -> tuple[RemoteFile, ...]:
-    """Read the files of one section of `remote.toml`."""
-    sources = tomllib.loads(files(__package__).joinpath("remote.toml").read_text(encoding="utf-8"))[part]
-    return tuple(
-        RemoteFile(
-            source["repository"], source["commit"], f"{source['there']}/{name}", f"{source['here']}/{name}", blob
-        )
-        for source in sources
-        for name, blob in source["files"].items()
-    )
-
-
-_SPLITS, _WIKI = _remote("splits"), _remote("wiki")
-_RELATION_FILES = tuple(f"fewrel/relations.json|fewrel/{name}" for name in ("pid2name.json", "cfrl/relation_name.txt"))
 _ATLAS_CHECKSUM = "efb69db44855d97c30b2771d6268d46b2bf9bb598b6b2766a66e51f359750d7c"  # of its generator's input
-_FULL_FILES = (
-    *_RELATION_FILES,
-    *(f"fewrel/full.jsonl.gz|fewrel/{name}" for name in WIKI_FILES),
-    *(f"fewrel/validation.jsonl.gz|{file.target}" for file in _SPLITS),
-)
-_REDOC41_FILES = ("redoc41/examples.jsonl.gz", "redoc41/relations.json")
-_REDOC41_SOURCE = (
-    "redoc41 has no public download; it comes with the data folder. Set ERDA_DATA to a folder that holds "
-    "it, or copy its folder 'redoc41' to the location above."
-)
-_TACRED_FILES = ("tacred/train.json", "tacred/dev.json", "tacred/test.json")
 
 
 def _load_redoc41(folder: Path) -> Dataset:
@@ -114,7 +81,7 @@ def _load_redoc41(folder: Path) -> Dataset:
 
 def _load_tacred(folder: Path) -> Dataset:
     """Load all three files as one pool: in the LDC's train file alone, some relations are too rare for ten shots."""
-    paths = [folder / name for name in _TACRED_FILES]
+    paths = [folder / f"tacred/{name}.json" for name in ("train", "dev", "test")]
     readings = [read_tacred(path) for path in paths]
     examples = tuple(example for reading in readings for example in reading.examples)
     unrelated = tuple(example for reading in readings for example in reading.unrelated)
@@ -133,71 +100,43 @@ def _load_atlas(folder: Path) -> Dataset:
     return replace(read_own(embedded_file("")), name="atlas", checksum=_ATLAS_CHECKSUM, unrelated=unrelated)
 
 
-_ENTRIES: dict[str, Entry | str] = {
-    "atlas": Entry(
-        about="48 relations in eight domains, written for erda; no download",
-        licence="Apache-2.0",
-        shape=Shape(way=6),
-        load=_load_atlas,
-    ),
-    "fewrel": Entry(
-        about="80 Wikidata relations in the published CFRL splits, 10-way 2/5/10-shot, with candidate lists",
-        licence="MIT",
-        shape=Shape(way=10),
-        load=lambda folder: read_published(folder / "fewrel"),
-        needs=(
-            *(file.target for file in _SPLITS),
-            *_RELATION_FILES,
-            *(f"fewrel/validation.jsonl.gz|fewrel/{name}" for name in WIKI_FILES),
-        ),
-        remote=(*_SPLITS, *_WIKI),
-    ),
-    "fewrel-full": Entry(
-        about="the same 80 relations, up to 700 examples each, drawn by seed (100 shots: the continual setting)",
-        licence="MIT",
-        shape=Shape(way=10, shots=100),
-        load=lambda folder: read_full(folder / "fewrel"),
-        needs=_FULL_FILES,
-        remote=(*_SPLITS, *_WIKI),
-    ),
-    "fewrel-fresh": Entry(
-        about="40 of the 80 relations, without the sentences of the splits: no setting is chosen on them",
-        licence="MIT",
-        shape=Shape(way=10),
-        load=lambda folder: read_fresh(folder / "fewrel"),
-        needs=(*_FULL_FILES, *(file.target for file in _SPLITS)),
-        remote=(*_SPLITS, *_WIKI),
-    ),
-    "redoc41": Entry(
-        about="41 relations from DocRED and Re-DocRED, an open substitute of TACRED's shape",
-        licence="MIT",
-        shape=Shape(way=5, first_way=6),
-        load=_load_redoc41,
-        needs=_REDOC41_FILES,
-        obtain=_REDOC41_SOURCE,
-    ),
-    "tacred": Entry(
-        about="41 relations of TACRED, first task of 6 relations, then 5-way",
-        licence="LDC user agreement",
-        shape=Shape(way=5, first_way=6),
-        load=_load_tacred,
-        needs=_TACRED_FILES,
-        obtain="TACRED is licensed by the Linguistic Data Consortium and cannot be fetched. Order LDC2018T24 at "
-        "https://catalog.ldc.upenn.edu/LDC2018T24, unpack it, and copy data/json/train.json, dev.json and test.json to "
-        "the locations above.",
-    ),
+_LOADERS: dict[str, Callable[[Path], Dataset]] = {
+    "atlas": _load_atlas,
+    "fewrel": lambda folder: read_published(folder / "fewrel"),
+    "fewrel-full": lambda folder: read_full(folder / "fewrel"),
+    "fewrel-fresh": lambda folder: read_fresh(folder / "fewrel"),
+    "redoc41": _load_redoc41,
+    "tacred": _load_tacred,
 }
-DATASETS: Registry[Entry] = Registry("erda.datasets", _ENTRIES)
+
+
+def _remote_files(parts: Iterable[str]) -> tuple[RemoteFile, ...]:
+    """List the public files of some tables of `datasets.toml`."""
+    return tuple(
+        RemoteFile(
+            source["repository"], source["commit"], f"{source['there']}/{name}", f"{source['here']}/{name}", blob
+        )
+        for part in parts
+        for source in CATALOGUE[part]
+        for name, blob in source["files"].items()
+    )
+
+
+def _entry(
+    name: str, *, shape: dict[str, int], needs: Iterable[str] = (), remote: Iterable[str] = (), **about: str
+) -> Entry:
+    return Entry(**about, shape=Shape(**shape), load=_LOADERS[name], needs=tuple(needs), remote=_remote_files(remote))
+
+
+DATASETS: Registry[Entry] = Registry(
+    "erda.datasets", {name: _entry(name, **about) for name, about in CATALOGUE["datasets"].items()}
+)
 
 
 def missing_files(entry: Entry, folder: Path) -> list[str]:
     """Return the files that a dataset lacks in the data folder; empty when it can be loaded."""
-    missing = []
-    for need in entry.needs:
-        alternatives = need.split("|")
-        if not any((folder / name).is_file() for name in alternatives):
-            missing.append(alternatives[-1])
-    return missing
+    needs = (need.split("|") for need in entry.needs)
+    return [names[-1] for names in needs if not any((folder / name).is_file() for name in names)]
 
 
 def find_entry(name: str) -> Entry:
@@ -214,13 +153,11 @@ def load_dataset(name_or_path: str | Path, *, folder: Path | None = None, no_rel
     """
     path = _own_path(name_or_path)
     if path is not None:
-        beside = sorted(path.iterdir()) if path.is_dir() else relation_files(path)
-        return _load_once(read_own, path, file_stamps([path, *beside]), no_relation=frozenset(no_relation))
+        return read_own(path, no_relation=no_relation)
     name, folder = str(name_or_path), folder or data_folder()
     entry = find_entry(name)
     require_files(name, (folder / file for file in missing_files(entry, folder)), obtain=entry.obtain)
-    paths = [folder / file for need in entry.needs for file in need.split("|")]
-    return _load_once(entry.load, folder, file_stamps(paths))
+    return _load_once(entry.load, folder)
 
 
 def open_stream(
@@ -273,9 +210,8 @@ def default_seeds(family: str = "erda") -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=4)
-def _load_once(load: Callable[..., Dataset], path: Path, stamps: Stamps, **settings: Any) -> Dataset:
-    """Load a dataset; cached until one of its files changes."""
-    return load(path, **settings)
+def _load_once(load: Callable[[Path], Dataset], folder: Path) -> Dataset:
+    return load(folder)  # seconds for each stream of a large dataset
 
 
 def _own_path(name_or_path: str | Path) -> Path | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from erda.data.formats.jsonl_examples import example_to_json
 from erda.errors import DataError
@@ -16,7 +17,7 @@ from erda.files import sha256_of
 from erda.types import Example, Relation, pair_in_sentence
 
 Item = TypeVar("Item")
-Stamps = tuple[tuple[str, int, int], ...]
+CATALOGUE: dict[str, Any] = tomllib.loads(Path(__file__).with_name("datasets.toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +35,6 @@ class Dataset:
     test: tuple[Example, ...] = field(default=(), repr=False)
     checksum: str = ""
     unrelated: tuple[Example, ...] = field(default=(), repr=False)
-
-    def __post_init__(self) -> None:
-        known = {relation.id for relation in self.relations}
-        if len(known) != len(self.relations):
-            raise DataError(f"dataset '{self.name}' names a relation twice.")
-        for pool in (self.train, self.validation, self.test):
-            for example in pool:
-                if example.relation not in known:
-                    raise DataError(
-                        f"dataset '{self.name}': example {example.id!r} has unknown relation {example.relation!r}."
-                    )
 
     def only(self, keep: Callable[[Example], bool]) -> Dataset:
         """Return the dataset with its pools filtered by `keep`."""
@@ -77,12 +67,6 @@ def data_checksum(paths: Iterable[Path], *, relations: Iterable[Relation], examp
     for example in examples:
         whole.update(json.dumps(example_to_json(example), sort_keys=True).encode())
     return whole.hexdigest()
-
-
-def file_stamps(paths: Iterable[Path]) -> Stamps:
-    """Return size and modification time of the existing files, as a cache key."""
-    there = [(str(path), path.stat()) for path in paths if path.exists()]
-    return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in there)
 
 
 def require_files(dataset: str, paths: Iterable[Path], *, obtain: str = "") -> None:

@@ -24,14 +24,11 @@ def get_dataset(
     `say` receives a line for each file. An interrupted fetch leaves only complete files; run it again to continue.
     """
     entry, folder = find_entry(name), folder or data_folder()
-    if not missing_files(entry, folder):
-        there = [file for file in entry.remote if (folder / file.target).is_file()]
-        if all(_is_whole(folder / file.target, file.blob) for file in there):
-            say(f"{name}: complete ({folder}).")
-            return folder
+    missing = missing_files(entry, folder)
     if not entry.remote:
-        require_files(name, (folder / file for file in missing_files(entry, folder)), obtain=entry.obtain)
-    wanted = [file for file in entry.remote if not _is_whole(folder / file.target, file.blob)]
+        require_files(name, (folder / file for file in missing), obtain=entry.obtain)
+    targets = [(file, folder / file.target) for file in entry.remote]
+    wanted = [file for file, path in targets if (missing or path.is_file()) and not _is_whole(path, file.blob)]
     for position, file in enumerate(wanted):
         say(f"{file.url(mirror)} -> {folder / file.target}")
         try:
@@ -43,7 +40,7 @@ def get_dataset(
             ]
             kept = "Files fetched so far are kept. On a machine with network access, fetch these and copy them here:"
             raise DataError("\n".join([f"Cannot fetch {error}", kept, *left])) from None
-    if name == "fewrel" and not (folder / "fewrel" / VALIDATION_FILE).is_file():
+    if wanted and name == "fewrel" and not (folder / "fewrel" / VALIDATION_FILE).is_file():
         say(f"drawing validation examples -> {folder / 'fewrel' / VALIDATION_FILE}")
         write_validation(folder / "fewrel")
     say(f"{name}: complete ({folder}).")

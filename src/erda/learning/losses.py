@@ -7,7 +7,7 @@ relations. Each loss is a mean over the batch, as in the released code; the pape
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -61,44 +61,6 @@ def contrastive(true: Tensor, negatives: Tensor, *, margin: float) -> Tensor:
     their hard negatives to the same relation.
     """
     return (margin - true + negatives.sum(dim=1)).clamp(min=0).mean()
-
-
-@dataclass(frozen=True, slots=True)
-class Objective:
-    """ERDA's loss: the weighted sum of four losses (Eq. 4 and 7); the fields have the names of ERDA's settings."""
-
-    temperature: float
-    cross_entropy_weight: float
-    multi_margin_weight: float
-    pairwise_margin_weight: float
-    contrastive_weight: float
-    multi_margin: float
-    pairwise_margin: float
-    contrastive_margin: float
-    average_multi_margin: bool
-
-    def __call__(self, vectors: Tensor, prototypes: Tensor, targets: Tensor, exemplars: list[int]) -> Tensor:
-        """L_new of a batch, plus L_con of its exemplars.
-
-        `vectors` [n + n_negatives, dim] are the batch, followed by the hard negatives of each row in `exemplars`.
-        `prototypes` [n_relations, dim] carry no gradient. `targets` [n] are the columns of the true relations.
-        """
-        similarities = cosine_similarity(vectors, prototypes)
-        known = similarities[: len(targets)]
-        loss = self.cross_entropy_weight * cross_entropy(known, targets, temperature=self.temperature)
-        if self.multi_margin_weight:
-            average = self.average_multi_margin
-            hinges = multi_margin(known, targets, margin=self.multi_margin, average=average)
-            loss = loss + self.multi_margin_weight * hinges
-        if self.pairwise_margin_weight:
-            loss = loss + self.pairwise_margin_weight * pairwise_margin(known, targets, margin=self.pairwise_margin)
-        if exemplars:
-            columns = targets[exemplars]
-            true = known[exemplars, columns]
-            false = similarities[len(targets) :].view(len(exemplars), -1, similarities.shape[1])
-            false = false.gather(2, columns[:, None, None].expand(-1, false.shape[1], 1)).squeeze(2)
-            loss = loss + self.contrastive_weight * contrastive(true, false, margin=self.contrastive_margin)
-        return loss
 
 
 # -- relation embeddings and hard negatives ----------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -14,7 +14,8 @@ from torch import Tensor
 from erda.corpus.augment import MOST_NEIGHBOURS, PAPERS, Augmenter, AugmentSettings
 from erda.encoders.trainable import embed
 from erda.fields import Number, Weight, changed_settings
-from erda.learning.losses import Objective, cosine_similarity, hard_negatives, relation_embeddings
+from erda.learning import losses
+from erda.learning.losses import cosine_similarity, hard_negatives, relation_embeddings
 from erda.methods.trained import NotTiny, Trained
 from erda.text.keys import sentence_key
 from erda.types import Example, Relation, ScoreKind, Task
@@ -53,10 +54,6 @@ class Erda(Trained):
     name: ClassVar[str] = "erda"
     uses_names: ClassVar[bool] = True
     score_kind: ClassVar[ScoreKind] = "cosine"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._objective = Objective(**{one.name: getattr(self, one.name) for one in fields(Objective)})
 
     def _learn(self, task: Task, generator: torch.Generator) -> None:
         extras, rehearsed = self._augment(task)
@@ -121,7 +118,31 @@ class Erda(Trained):
                     exemplars.append(row)
                     negatives += swapped
         vectors = self.encoder.encode([*examples, *negatives])
-        return self._objective(vectors, self.prototypes, self._targets(examples), exemplars)
+        return self.objective(vectors, self.prototypes, self._targets(examples), exemplars)
+
+    def objective(self, vectors: Tensor, prototypes: Tensor, targets: Tensor, exemplars: list[int]) -> Tensor:
+        """The weighted sum of four losses (Eq. 4 and 7): L_new of a batch, plus L_con of its exemplars.
+
+        `vectors` [n + n_negatives, dim] are the batch, followed by the hard negatives of each row in `exemplars`.
+        `prototypes` [n_relations, dim] carry no gradient. `targets` [n] are the columns of the true relations.
+        """
+        similarities = cosine_similarity(vectors, prototypes)
+        known = similarities[: len(targets)]
+        loss = self.cross_entropy_weight * losses.cross_entropy(known, targets, temperature=self.temperature)
+        if self.multi_margin_weight:
+            average = self.average_multi_margin
+            hinges = losses.multi_margin(known, targets, margin=self.multi_margin, average=average)
+            loss = loss + self.multi_margin_weight * hinges
+        if self.pairwise_margin_weight:
+            hinges = losses.pairwise_margin(known, targets, margin=self.pairwise_margin)
+            loss = loss + self.pairwise_margin_weight * hinges
+        if exemplars:
+            columns = targets[exemplars]
+            true = known[exemplars, columns]
+            false = similarities[len(targets) :].view(len(exemplars), -1, similarities.shape[1])
+            false = false.gather(2, columns[:, None, None].expand(-1, false.shape[1], 1)).squeeze(2)
+            loss = loss + self.contrastive_weight * losses.contrastive(true, false, margin=self.contrastive_margin)
+        return loss
 
     def _relation_embeddings(self) -> Tensor:
         """Compute r_i of all known relations, then of future ones, under the current encoder, without gradients."""

@@ -53,19 +53,11 @@ PRONOUNS = MENTIONS.keys() | _words("that this these those one you your yours") 
 _CLASSES = {word: gender for gender, words in (("m", _HE), ("f", _SHE), ("n", _IT)) for word in words}
 _PREPOSITIONS = word_list("prepositions")
 _PLACED = ("in", "at", "near")  # a name after these is no person
-_EXPLETIVE = _words("is was 's has had seems seemed appears appeared took takes became will would")
-_JUDGED = _words("likely possible impossible important necessary difficult easy hard clear true")
-_TIME = _words(
-    "rained raining snowed snowing day night week month year time moment morning evening spring summer autumn"
-)
-_TIME |= _words("winter monday tuesday wednesday thursday friday saturday sunday noon midnight")
+_EXPLETIVE, _JUDGED, _TIME = (word_list(name) for name in ("expletive", "judged", "time"))
 FARTHEST = 3  # sentences back to a name
 _PARAGRAPH = re.compile(r"\n\s*\n")
-_TITLES = {"mr.": "m", "sir": "m", "king": "m", "prince": "m", "lord": "m", "mr": "m"} | dict.fromkeys(
-    ("mrs.", "ms.", "mrs", "ms", "miss", "lady", "queen", "princess", "dame"), "f"
-)
-_MEN = word_list("men")
-_WOMEN = word_list("women")
+_TITLES = dict.fromkeys(word_list("titles_of_men"), "m") | dict.fromkeys(word_list("titles_of_women"), "f")
+_MEN, _WOMEN = word_list("men"), word_list("women")
 
 
 def is_pronoun(name: str) -> bool:

@@ -161,25 +161,31 @@ class JsonWalk:
 
     def array(self) -> Iterator[tuple[int, Any]]:
         """Yield the items of the array at the current position, each with its line."""
-        self._expect("[", "expected an array")
-        while self._more("]"):
-            line = self._line_here()
+        for line in self._items("[", "]", "expected an array"):
             yield line, self._value()
-            self._next("]")
-        self._pass(1)
 
     def fields(self) -> Iterator[tuple[int, str]]:
         """Yield the keys of the object at the current position; the caller reads each value before the next key."""
-        self._expect("{", "expected an object")
-        while self._more("}"):
-            line = self._line_here()
+        for line in self._items("{", "}", "expected an object"):
             key = self._value()
             if not isinstance(key, str):
                 raise self._wrong("expected a name in double quotes")
             self._expect(":", "expected ':'")
             yield line, key
-            self._next("}")
-        self._pass(1)
+
+    def _items(self, opening: str, closing: str, message: str) -> Iterator[int]:
+        """Yield the line of each item between brackets; the caller reads the item."""
+        self._expect(opening, message)
+        more = not self.begins_with(closing)
+        while more:
+            if self._at >= len(self._text):
+                raise self._wrong(f"the file ends before '{closing}'")
+            yield self._line_here()
+            more = self.begins_with(",")
+            self._pass(int(more))
+            if more and self.begins_with(closing):
+                raise self._wrong(f"a value is missing before '{closing}'")
+        self._expect(closing, f"expected ',' or '{closing}'")
 
     def end(self) -> None:
         """Raise if anything follows."""
@@ -204,18 +210,6 @@ class JsonWalk:
             raise self._wrong("unpaired surrogate (\\ud800 to \\udfff)")
         self._pass(end - self._at)
         return value
-
-    def _more(self, closing: str) -> bool:
-        if self._at >= len(self._text):
-            raise self._wrong(f"the file ends before '{closing}'")
-        return not self.begins_with(closing)
-
-    def _next(self, closing: str) -> None:
-        if self.begins_with(closing):
-            return
-        self._expect(",", f"expected ',' or '{closing}'")
-        if self.begins_with(closing):
-            raise self._wrong(f"a value is missing before '{closing}'")
 
     def _expect(self, char: str, message: str) -> None:
         if not self.begins_with(char):

@@ -141,7 +141,7 @@ def test_missing_and_invalid_vectors_are_errors(tmp_path: Path) -> None:
 
 def toy_figure(label: str = "line", n_points: int = 3) -> Figure:
     def draw(axes: Axes) -> None:
-        axes.plot(range(n_points), [(7 * i) % 11 for i in range(n_points)], color=module.COLOURS[0], label=label)
+        axes.plot(range(n_points), [(7 * i) % 11 for i in range(n_points)], label=label)
 
     return Figure("toy", "A title", "what is seen", "how to read it", (Panel(draw), Panel(draw)))
 

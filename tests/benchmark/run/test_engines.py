@@ -5,54 +5,56 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 from toy_work import double_but_die_at_three, double_but_trip_on_three
 
 from erda.benchmark.records import RECORD
-from erda.benchmark.run.planned_runs import run_here, run_in_processes
+from erda.benchmark.run import planned_runs
+from erda.benchmark.run.planned_runs import explained, in_processes, run_experiment
 from erda.errors import DataError, ErdaError, WriteError
+from erda.settings.load import run_settings
 
 
-def test_one_process_reports_a_fault_and_continues() -> None:
-    outcomes = list(run_here(double_but_trip_on_three, [1, 3, 4]))
-    assert [outcome.result for outcome in outcomes] == [2, None, 8]
-    assert isinstance(outcomes[1].fault, DataError)
+def test_a_fault_of_erda_stays_as_it_is() -> None:
+    with pytest.raises(DataError, match="three is bad"):
+        explained(partial(double_but_trip_on_three, 3))
 
 
-def test_one_process_prints_the_traceback_of_a_bug_and_continues(capsys: pytest.CaptureFixture[str]) -> None:
-    def halve(work: int) -> float:
-        return 6 / work
-
-    outcomes = list(run_here(halve, [1, 0, 2]))
-    assert [outcome.result for outcome in outcomes] == [6, None, 3]
-    assert type(outcomes[1].fault) is ErdaError
-    assert "return 6 / work" in capsys.readouterr().err
+def test_a_bug_is_an_error_after_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ErdaError, match="its traceback is above"):
+        explained(lambda: 6 / 0)
+    assert "explained(lambda: 6 / 0)" in capsys.readouterr().err
 
 
 def test_a_missing_extra_is_named_without_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    def missing(work: int) -> int:
+    def missing() -> int:
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
 
-    (outcome,) = run_here(missing, [1])
-    assert str(outcome.fault).endswith("pip install 'erda[train]'")
+    with pytest.raises(ErdaError, match=r"pip install 'erda\[train\]'$"):
+        explained(missing)
     assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), WriteError("the disk is full")])
-def test_ctrl_c_and_a_full_disk_end_all_jobs(error: BaseException) -> None:
-    def stopped(work: int) -> int:
+def test_ctrl_c_and_a_full_disk_end_all_runs(
+    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object, **__: object) -> None:
         raise error
 
+    monkeypatch.setattr(planned_runs, "run", stopped)
     with pytest.raises(type(error)):
-        list(run_here(stopped, [1, 2]))
+        run_experiment(run_settings(methods="seqrun", encoder="bilstm", seeds=[100, 110]), out=tmp_path)
 
 
 def test_a_killed_process_fails_only_its_own_job() -> None:
-    outcomes = {one.work: one for one in run_in_processes(double_but_die_at_three, [1, 3, 4], n_processes=1)}
-    assert type(outcomes[3].fault) is ErdaError
-    assert [outcomes[work].result for work in (1, 4)] == [2, 8]
+    calls = dict(in_processes(double_but_die_at_three, [1, 3, 4], n_processes=1))
+    with pytest.raises(ErdaError, match="its process was killed"):
+        explained(calls[3])
+    assert [calls[work]() for work in (1, 4)] == [2, 8]
 
 
 @pytest.mark.long

@@ -14,7 +14,7 @@ from erda.benchmark.experiments import reject_mixing
 from erda.benchmark.measures import ALL_SEEN, CANDIDATES
 from erda.benchmark.records import read_record
 from erda.benchmark.run.loop import run, run_lock
-from erda.benchmark.run.planned_runs import CacheSettings, check_same_experiment, shared_cache
+from erda.benchmark.run.planned_runs import CacheSettings, PlannedRun, check_same_experiment, shared_cache
 from erda.corpus.corpus_build import build_corpus
 from erda.corpus.corpus_store import read_manifest
 from erda.errors import ErdaError, RecordError, SettingsError, StreamError, WriteError
@@ -207,7 +207,7 @@ def test_a_setting_newer_than_a_record_has_its_default(tmp_path: Path) -> None:
 def test_a_shared_cache_never_takes_a_folder_of_the_user(tmp_path: Path) -> None:
     (tmp_path / ".frozen").mkdir()
     (tmp_path / ".frozen" / "mine.txt").write_text("x")
-    with shared_cache(CacheSettings(), lambda: tmp_path, needed=True) as cache:
+    with shared_cache(CacheSettings(), [PlannedRun(asked(""), tmp_path)], needed=True) as cache:
         (Path(cache.folder) / "states").write_text("x")
     assert [path.name for path in tmp_path.iterdir()] == [".frozen"]
     assert (tmp_path / ".frozen" / "mine.txt").exists()

@@ -6,9 +6,8 @@ this machine are skipped and reported.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from erda.benchmark.paper.paper_tables import PaperRow, PaperTable
@@ -43,7 +42,7 @@ def plan_runs(tables: Iterable[PaperTable], *, out: Path, changes: Layer = NO_CH
     wrong: list[str] = []
     cache = CacheSettings()
     given = {name: one.value for name, one in changes.items()}
-    parts = _Parts(all_seeds="seeds" in given)
+    known: dict[object, ErdaError | None] = {}
     for table in tables:
         own: list[PlannedRun] = []
         for row in table.rows:
@@ -55,11 +54,12 @@ def plan_runs(tables: Iterable[PaperTable], *, out: Path, changes: Layer = NO_CH
         without = [row.label for row in table.rows if row.corpus and not given.get("corpus")]
         if without:
             left_out.append(f"{table.name}: rows that need a corpus ({', '.join(without)}); give --corpus.")
-        fault = parts.fault([one.asked for one in own if not one.is_finished])
-        if fault is not None:
-            (left_out if _is_lacking(fault, changes) else wrong).append(f"{table.name}: {fault}")
-            continue
         own.sort(key=lambda one: one.asked.seed)
+        asked = {one.asked.seed: one.asked for one in reversed(own) if not one.is_finished}
+        checked = [asked[seed] for seed in sorted(asked)][: None if "seeds" in given else 1]
+        if fault := next(filter(None, (_fault(run, known) for run in checked)), None):
+            (left_out if isinstance(fault, DataError | ModelError) else wrong).append(f"{table.name}: {fault}")
+            continue
         for one in own:
             runs.setdefault(one.folder, one)
         embedded += own if table.embeds else []
@@ -113,41 +113,19 @@ def check_changes(tables: Sequence[PaperTable], changes: Layer) -> None:
 # -- data and weights of this machine ----------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Parts:
-    """Checks that data and weights of runs exist, once each."""
-
-    all_seeds: bool  # check the stream of every seed, because the user chose them
-    known: dict[str, ErdaError | None] = field(default_factory=dict)
-
-    def fault(self, runs: Sequence[Run]) -> ErdaError | None:
-        """Fault that prevents runs of one table on this machine; None if there is none."""
-        first = {run.seed: run for run in reversed(runs)}
-        for run in sorted(first.values(), key=lambda one: one.seed)[: None if self.all_seeds else 1]:
-            stream = [run.dataset, run.shots, run.order_family, run.seed, run.settings["stream"]]
-            encoder = [run.encoder, run.settings["encoder"]]
-            on_cpu = replace(run, device="cpu")
-            fault = self._try(stream, run, open_run_stream) or self._try(encoder, on_cpu, build_run_encoder)
-            if fault is not None:
-                return fault
-        return None
-
-    def _try(self, what: Sequence[object], run: Run, make: Callable[[Run], object]) -> ErdaError | None:
-        key = json.dumps(what, sort_keys=True)
-        if key not in self.known:
+def _fault(run: Run, known: dict[object, ErdaError | None]) -> ErdaError | None:
+    """Fault that prevents a run on this machine: of its stream, or of its encoder. Each is tried once (`known`)."""
+    stream = (run.dataset, run.shots, run.order_family, run.seed, str(run.settings["stream"]))
+    encoder = (run.encoder, str(run.settings["encoder"]))
+    parts: tuple[tuple[object, Callable[[Run], object]], ...]
+    parts = ((stream, open_run_stream), (encoder, build_run_encoder))
+    for part, make in parts:
+        if part not in known:
             try:
-                make(run)
-                self.known[key] = None
+                make(replace(run, device="cpu"))
+                known[part] = None
             except ErdaError as fault:
-                self.known[key] = fault
-        return self.known[key]
-
-
-def _is_lacking(fault: ErdaError, changes: Layer) -> bool:
-    """Whether data or weights are missing, rather than a change being invalid."""
-    names = [name for name in changes if name not in ("device", "corpus")]
-    if isinstance(fault, DataError):
-        return "dataset" not in names
-    if isinstance(fault, ModelError):
-        return not any(name.startswith("encoder.") for name in names)
-    return not names
+                known[part] = fault
+        if known[part]:
+            return known[part]
+    return None

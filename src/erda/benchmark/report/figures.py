@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -33,26 +33,11 @@ if TYPE_CHECKING:
 
 INK = "#1c2024"
 MUTED = "#6a717a"
-GRID = "#dcdfe3"
-# Okabe and Ito's palette for the colour-blind; lines also differ in marker and dash
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", INK)
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-DASHES = ("-", "--", "-.")
 FORMATS = ("png", "svg")
 MOST_TICKS = 10
 EMBEDDINGS = "embeddings.npz"  # vectors for t-SNE, beside a record
 LEAST, PERPLEXITY, SEED = 5, 30.0, 0  # of t-SNE; LEAST is the minimum number of points
-STYLE: dict[Any, Any] = {
-    "font.size": 9.5,
-    "axes.titlesize": 10.5,
-    "axes.edgecolor": MUTED,
-    "axes.labelcolor": INK,
-    "axes.titlecolor": INK,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "svg.hashsalt": "erda",  # reproducible bytes
-}
+STYLE = Path(__file__).with_name("figures.mplstyle")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,21 +115,16 @@ def matplotlib_text(text: str) -> str:
     return f" {shown}" if shown.startswith("_") else shown
 
 
-def tidy(axes: Axes) -> None:
-    """Style axes: light horizontal grid lines, no box."""
-    axes.set_axisbelow(True)
-    axes.grid(axis="y", color=GRID, linewidth=0.7)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(color=MUTED)
+@cache
+def _line_styles() -> list[dict[str, Any]]:
+    import matplotlib as mpl
+
+    return list(mpl.rc_params_from_file(STYLE, use_default_template=False)["axes.prop_cycle"])
 
 
 def line_style(number: int) -> dict[str, Any]:
     """Colour, marker and dash of a line; the first 21 differ."""
-    return {
-        "color": COLOURS[number % len(COLOURS)],
-        "marker": MARKERS[number % len(MARKERS)],
-        "linestyle": DASHES[number // len(COLOURS) % len(DASHES)],
-    }
+    return _line_styles()[number % len(_line_styles())]
 
 
 # -- from Matplotlib to bytes ------------------------------------------------------------------------------------------
@@ -154,7 +134,7 @@ def line_style(number: int) -> dict[str, Any]:
 def _style() -> Iterator[None]:
     import matplotlib as mpl
 
-    with mpl.rc_context(STYLE), warnings.catch_warnings():
+    with mpl.rc_context(fname=STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # names in other scripts
         yield
 
@@ -192,14 +172,13 @@ def _draw_accuracy(experiment: Experiment, protocol: str, axes: Axes) -> None:
         found = [line.accuracy(protocol, k) for k in tasks]
         draw_line(axes, number, found, label=f"{line.label} (n={len(line.records)})")
     chance = [PERCENT * sum(one.after("chance", protocol, k) or 0.0 for one in records) / len(records) for k in tasks]
-    axes.plot([k + 1 for k in tasks], chance, color=MUTED, linestyle=":", label="chance")
+    axes.plot([k + 1 for k in tasks], chance, color=MUTED, linestyle=":", marker="", label="chance")
     axes.set_ylabel("accuracy (%)")
     axes.set_ylim(0, 100)
     axes.set_title(protocol)
     axes.set_xlabel("tasks learned")
     step = -(-experiment.n_tasks // MOST_TICKS)
     axes.set_xticks(range(step, experiment.n_tasks + 1, step))
-    tidy(axes)
 
 
 def draw_line(axes: Axes, number: int, found: list[Summary | None], *, label: str = "") -> list[float]:
@@ -269,7 +248,6 @@ def _draw_values(
     axes.set_xlabel(matplotlib_text(setting))
     axes.set_ylabel("accuracy (%)")
     axes.set_title(protocol)
-    tidy(axes)
 
 
 # -- t-SNE -------------------------------------------------------------------------------------------------------------
@@ -348,7 +326,7 @@ def _draw_points(scatter: Scatter, order: dict[str, str], base: set[str], axes: 
             alpha=0.8,
             label=matplotlib_text(name),
         )
-    axes.set_xticks([])
-    axes.set_yticks([])
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(True)
     axes.set_title(matplotlib_text(scatter.title), fontsize=9.5)
     axes.margins(0.06)

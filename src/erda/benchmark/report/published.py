@@ -44,7 +44,7 @@ class Published:
     n: int = 1  # runs
     method: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)  # changed by an ablation
-    by_seed: Mapping[int, list[float]] = field(default_factory=dict)  # accuracy of each run, if published
+    by_seed: Mapping[str, list[float]] = field(default_factory=dict)  # accuracy of each run, if published
     parameters: str = ""  # of the encoder: "110M", "7-8B"
     remark: str = ""  # further differences from the matching record
 
@@ -63,36 +63,19 @@ class Published:
         return None if k >= 0 and len(self.accuracy) == 1 else self.accuracy[k]
 
 
-def _paper_rows(value: Mapping[str, Any]) -> tuple[Published, ...]:
-    """Rows of the paper; those of the main table with the accuracy of each run, if published."""
-    orders = {one["method"]: {int(seed): each for seed, each in one["accuracy"].items()} for one in value["orders"]}
-    rows = []
-    for table in value["tables"]:
-        shared = {name: table[name] for name in ("source", "dataset", "shots", "encoder")}
-        for row in table["rows"]:
-            is_main = table["encoder"] == "bilstm" and not row.get("settings")
-            by_seed = orders.get(row["method"], {}) if is_main else {}
-            rows.append(Published(**shared, protocol=value["protocol"], n=value["n_runs"], by_seed=by_seed, **row))
-    return tuple(rows)
-
-
-def _later_rows(value: Mapping[str, Any]) -> tuple[Published, ...]:
-    """Rows of later work."""
-    return tuple(
-        Published(
-            row=name,
-            source="later work",
-            accuracy=accuracy,
-            **{field: value for field, value in table.items() if field != "accuracy"},
-        )
-        for table in value["later"]
-        for name, accuracy in table["accuracy"].items()
-    )
-
-
 _VALUE = tomllib.loads(FILE.read_text(encoding="utf-8"))
 COMPONENTS: Mapping[str, Mapping[str, Any]] = _VALUE["components"]  # method -> its components in the paper
-PAPER, LATER = _paper_rows(_VALUE), _later_rows(_VALUE)
+_SHARED = ("source", "dataset", "shots", "encoder")
+PAPER = tuple(
+    Published(**{name: table[name] for name in _SHARED}, protocol=_VALUE["protocol"], n=_VALUE["n_runs"], **row)
+    for table in _VALUE["tables"]
+    for row in table["rows"]
+)
+LATER = tuple(
+    Published(row=name, source="later work", **{**table, "accuracy": accuracy})
+    for table in _VALUE["later"]
+    for name, accuracy in table["accuracy"].items()
+)
 
 
 def find_published(record: Record, protocol: str = CANDIDATES) -> Published | None:

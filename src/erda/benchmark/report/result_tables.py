@@ -177,7 +177,7 @@ def orders_table(experiment: Experiment) -> ResultTable | None:
     for line in experiment.lines:
         row = find_published(line.first)
         for record in line.records if row else ():
-            theirs = row.by_seed.get(record.seed) if row else None
+            theirs = row.by_seed.get(str(record.seed)) if row else None
             own = record.after("accuracy", CANDIDATES, -1)
             if theirs and own is not None:
                 last = PERCENT * own

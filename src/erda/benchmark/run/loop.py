@@ -81,7 +81,7 @@ def run(
         tests = StreamTests(stream, asked.evaluate_on)
         method = build()
         measures: list[Measures] = []
-        marks: list[list[Marks]] = []
+        marks: list[Marks] = []
         seconds: dict[str, list[float]] = {"learn": [], "predict": []}
         notes: dict[str, Any] = {}
         how: dict[str, Any] = {"unit": "task", "position": 1, "leave": False, "disable": None if bar else True}
@@ -98,7 +98,7 @@ def run(
                 predictions = method.predict(tests.examples(task.index))
                 predicted = perf_counter()
                 marks.append(tests.mark(predictions, task.index))
-                measures.append(measure(marks[-1]))
+                measures.append(measure(marks[-1], tests.ends[: task.index + 1]))
                 notes = joined_notes(notes, method.notes())
                 seconds["learn"].append(learned - start)
                 seconds["predict"].append(predicted - learned)
@@ -169,27 +169,19 @@ class StreamTests:
         empty = [str(k + 1) for k, test in enumerate(self.tests) if not test.examples]
         if empty:
             raise StreamError(f"Stream '{stream.name}' has no {evaluate_on} examples for task {', '.join(empty)}.")
-        self.answers = [TestAnswers.of(test) for test in self.tests]
-
-    @property
-    def gold(self) -> list[list[str]]:
-        """Gold relations of the test examples, task by task."""
-        return [list(test.gold) for test in self.tests]
+        self.answers = TestAnswers.of(*self.tests)
+        self.ends = np.cumsum([len(test.examples) for test in self.tests]).tolist()
+        self.gold = [name for test in self.tests for name in test.gold]  # of all tasks
 
     def examples(self, k: int) -> list[Example]:
         """Test examples of tasks 0..k, concatenated."""
         return [example for test in self.tests[: k + 1] for example in test.examples]
 
-    def mark(self, predictions: Predictions, k: int) -> list[Marks]:
-        """Mark the predictions of `examples(k)`, task by task."""
-        ends = np.cumsum([len(test.examples) for test in self.tests[: k + 1]])
-        if len(predictions) != ends[-1]:
-            raise StreamError(f"The method predicted {len(predictions)} of {ends[-1]} examples.")
-        starts = [0, *ends[:-1]]
-        return [
-            mark(predictions[int(start) : int(end)], answers)
-            for start, end, answers in zip(starts, ends, self.answers[: k + 1], strict=True)
-        ]
+    def mark(self, predictions: Predictions, k: int) -> Marks:
+        """Mark the predictions of `examples(k)`."""
+        if len(predictions) != self.ends[k]:
+            raise StreamError(f"The method predicted {len(predictions)} of {self.ends[k]} examples.")
+        return mark(predictions, self.answers.first(self.ends[k]))
 
 
 # -- the machine -------------------------------------------------------------------------------------------------------

@@ -10,13 +10,13 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from tqdm import tqdm
 
@@ -30,15 +30,6 @@ from erda.settings.runs import Run, RunSettings
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome(Generic[Work, Result]):
-    """Result of one job, or the fault that ended it."""
-
-    work: Work
-    result: Result | None
-    fault: ErdaError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,40 +103,34 @@ def run_planned(
     runs, faults = _without_mixed(runs)
     before = {one.folder for one in runs if one.is_finished}
     records: dict[Path, Record] = {}
-    with shared_cache(cache, lambda: _common_folder(runs), needed=is_pool and bool(runs)) as shared:
+    with shared_cache(cache, runs, needed=is_pool and bool(runs)) as shared:
         run_one = partial(_run_one, keep_method=keep_methods, bar=show_bars and not is_pool, cache=shared)
-        outcomes = run_in_processes(run_one, runs, n_processes=n_processes) if is_pool else run_here(run_one, runs)
-        for outcome in _shown(outcomes, runs) if show_bars and runs else outcomes:
-            if outcome.result is not None:
-                records[outcome.work.folder] = outcome.result
-            else:
-                faults.append(f"{outcome.work.asked.title}: {outcome.fault}")
+        here = ((one, partial(run_one, one)) for one in runs)
+        calls = in_processes(run_one, runs, n_processes=n_processes) if is_pool else here
+        with tqdm(total=len(runs), unit="run", position=0, disable=None if show_bars else True) as bar:
+            for number, (one, call) in enumerate(calls, start=1):
+                try:
+                    records[one.folder] = explained(call)
+                except WriteError:
+                    raise
+                except ErdaError as fault:
+                    faults.append(f"{one.asked.title}: {fault}")
+                bar.update()
+                if show_bars and bar.disable:  # not on a terminal: nohup, CI
+                    name = one.folder.absolute().relative_to(_common_folder(runs))
+                    ended = "done" if one.folder in records else "failed"
+                    print(one_line(f"{number} of {len(runs)}: {name}: {ended}"), file=sys.stderr, flush=True)
     found = tuple(records[one.folder] for one in runs if one.folder in records)
     return Finished(found, len(before & records.keys()), tuple(faults))
 
 
-def _shown(
-    outcomes: Iterable[Outcome[PlannedRun, Record]], runs: Sequence[PlannedRun]
-) -> Iterator[Outcome[PlannedRun, Record]]:
-    """Yield the outcomes and show a bar on a terminal, otherwise (nohup, CI) one line per run."""
-    top = _common_folder(runs)
-    with tqdm(total=len(runs), unit="run", position=0, disable=None) as bar:
-        for number, outcome in enumerate(outcomes, start=1):
-            bar.update()
-            if bar.disable:
-                name = outcome.work.folder.absolute().relative_to(top)
-                ended = "done" if outcome.result is not None else "failed"
-                print(one_line(f"{number} of {len(runs)}: {name}: {ended}"), file=sys.stderr, flush=True)
-            yield outcome
-
-
 @contextmanager
-def shared_cache(cache: CacheSettings, out: Callable[[], Path], *, needed: bool) -> Iterator[CacheSettings]:
-    """Cache that several processes can share: the user's folder, or a temporary one with a random name in `out()`."""
+def shared_cache(cache: CacheSettings, runs: Sequence[PlannedRun], *, needed: bool) -> Iterator[CacheSettings]:
+    """Cache that several processes can share: the user's folder, or a temporary one beside the runs."""
     if not needed or cache.folder:
         yield cache
         return
-    place = out()
+    place = _common_folder(runs)
     try:
         place.mkdir(parents=True, exist_ok=True)
         folder = tempfile.TemporaryDirectory(prefix=".frozen-", dir=place, ignore_cleanup_errors=True)
@@ -194,45 +179,37 @@ def check_same_experiment(out: Path, asked: Run) -> None:
 # -- processes ---------------------------------------------------------------------------------------------------------
 
 
-def outcome_of(work: Work, compute: Callable[[], Result]) -> Outcome[Work, Result]:
-    """Call `compute` and turn an exception into a fault; print the traceback of an unexpected one."""
+def explained(call: Callable[[], Result]) -> Result:
+    """Call a job; an exception becomes an error of erda. Print the traceback of an unexpected one."""
     try:
-        return Outcome(work, compute())
-    except WriteError:
+        return call()
+    except ErdaError:
         raise
-    except ErdaError as fault:
-        return Outcome(work, None, fault)
     except Exception as error:
+        if hasattr(error, "exitcode"):  # Pebble's ProcessExpired
+            message = f"its process was killed; is there too little memory? (exit code {error.exitcode})"
+            raise ErdaError(message) from None
         if isinstance(error, ModuleNotFoundError) and error.name in EXTRAS:
-            return Outcome(work, None, ErdaError(not_installed([error.name])))
+            raise ErdaError(not_installed([error.name])) from None
         print(getattr(error, "traceback", "") or traceback.format_exc(), file=sys.stderr)
         reason = (str(error).splitlines() or [""])[0]
-        return Outcome(work, None, ErdaError(f"failed; its traceback is above. ({type(error).__name__}: {reason})"))
+        raise ErdaError(f"failed; its traceback is above. ({type(error).__name__}: {reason})") from None
 
 
-def run_here(function: Callable[[Work], Result], works: Sequence[Work]) -> Iterator[Outcome[Work, Result]]:
-    """Run the jobs sequentially in this process."""
-    for work in works:
-        yield outcome_of(work, partial(function, work))
-
-
-def run_in_processes(
+def in_processes(
     function: Callable[[Work], Result], works: Sequence[Work], *, n_processes: int
-) -> Iterator[Outcome[Work, Result]]:
-    """Run jobs in processes that share the cores evenly; a killed process fails only its own job and is replaced."""
-    from pebble import ProcessExpired, ProcessPool
+) -> Iterator[tuple[Work, Callable[[], Result]]]:
+    """Run jobs in processes that share the cores evenly; yield each finished job with the call of its result.
+
+    A killed process fails only its own job and is replaced.
+    """
+    from pebble import ProcessPool
 
     context = multiprocessing.get_context("spawn")  # a fork of a process with threads (torch) may hang
     pool = ProcessPool(n_processes, initializer=_take_share_of_cores, initargs=[n_processes], context=context)
     try:
         futures: dict[Future[Result], Work] = {pool.schedule(function, args=[work]): work for work in works}
-        for future in as_completed(futures):
-            work, error = futures[future], future.exception()
-            if isinstance(error, ProcessExpired):
-                message = f"its process was killed; is there too little memory? (exit code {error.exitcode})"
-                yield Outcome(work, None, ErdaError(message))
-            else:
-                yield outcome_of(work, future.result)
+        yield from ((futures[future], future.result) for future in as_completed(futures))
     finally:  # also on Ctrl-C, which workers ignore
         pool.stop()
         pool.join()

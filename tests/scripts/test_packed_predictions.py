@@ -10,9 +10,10 @@ import pytest
 from toy_runs import toy_record
 
 from erda.benchmark.measures import TestAnswers, mark
-from erda.benchmark.records import Record, audit_record, pack_predictions, unpack_predictions
+from erda.benchmark.records import Record, pack_predictions, unpack_predictions
 from erda.errors import RecordError
 from erda.types import Predictions
+from public_records import audit_record
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def test_accuracy_and_counts_are_recomputed_from_the_packed_predictions(record: 
 def test_more_than_255_relations_take_two_bytes(record: Record) -> None:
     names = [f"r{i}" for i in range(300)]
     marks = mark(Predictions(tuple(names), np.eye(300)), TestAnswers(tuple(names), np.arange(300), None))
-    packed = pack_predictions([names], [marks], names, [names])
+    packed = pack_predictions(names, marks, names, [names])
     found = unpack_predictions(replace(record, order=[names], n_test=[300], packed=packed))
     assert found["gold"].tolist() == found["all-seen"].tolist() == list(range(300))
 
