@@ -99,18 +99,18 @@ def cell(encoder: Encoder, pool: Pool, n_relations: int, shots: int, seed: int) 
             kinds[kind].append(one)
     asked = [one for own in kinds.values() for one in own]
     found = answers(encoder, taught, [one.example for one in asked])
-    best, kind = found.best, np.repeat(list(kinds), [len(own) for own in kinds.values()])
+    best, of = found.best, np.repeat(list(kinds), [len(own) for own in kinds.values()])
     right = np.array([number >= 0 and names[number] in one.holds for number, one in zip(best, asked, strict=True)])
     forced = np.array(
         [names[number] in one.holds for number, one in zip(found.confidences.argmax(axis=1), asked, strict=True)]
     )
-    known, answered = kind == "known", best >= 0
+    known, answered = of == "known", best >= 0
     sure = found.confidences.sum(axis=1)
     row = {
         "known answered": share(answered[known]),
         "of them right": share(right[known & answered]),
-        "unknown answered": share(answered[kind == "unknown"]),
-        "none answered": share(answered[kind == "none"]),
+        "unknown answered": share(answered[of == "unknown"]),
+        "none answered": share(answered[of == "none"]),
         "forced choice": share(forced[known]),
         "AUROC": 100 * auc(sure[known], sure[~known]) if not known.all() else None,
     }

@@ -87,18 +87,19 @@ def questions_of(documents: Sequence[dict[str, Any]]) -> Iterator[Question]:
             for head, tail in ((h, t) for h in first for t in first if h != t):
                 if _overlap(first[head], first[tail]):
                     continue
-                ends = (
-                    Entity(" ".join(tokens[start:end]), Span(start, end)) for start, end in (first[head], first[tail])
-                )
+                example = Example(tuple(tokens), _entity(first[head], tokens), _entity(first[tail], tokens))
                 holds = frozenset(evident[head, tail, sentence])
-                ignored = frozenset(stated[head, tail]) - holds
-                yield Question(number, sentence, Example(tuple(tokens), *ends), holds, ignored)
+                yield Question(number, sentence, example, holds, frozenset(stated[head, tail]) - holds)
 
 
 def _first_mentions(entities: Sequence[Sequence[dict[str, Any]]], sentence: int) -> dict[int, tuple[int, int]]:
     """Map each entity of a sentence to the place of its first mention there."""
     places = {i: [m["pos"] for m in mentions if m["sent_id"] == sentence] for i, mentions in enumerate(entities)}
     return {number: tuple(min(found)) for number, found in places.items() if found}
+
+
+def _entity(place: tuple[int, int], tokens: Sequence[str]) -> Entity:
+    return Entity(" ".join(tokens[slice(*place)]), Span(*place))
 
 
 def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
@@ -278,7 +279,7 @@ def checksum(examples: Iterable[Example]) -> str:
 def pack(folder: Path, vectors: np.ndarray, *, encoder: str, fingerprint: str) -> None:
     """Write vectors in the order of the list."""
     parts = {name: {"n": len(part(name)), "sha256": checksum(part(name))} for name in PARTS}
-    n = sum(one["n"] for one in parts.values())
+    n = sum(len(part(name)) for name in PARTS)
     if vectors.ndim != 2 or len(vectors) != n or not np.isfinite(vectors).all():
         raise DataError(f"{folder}: needs {n} finite vectors, in the order of the list; got {vectors.shape}.")
     folder.mkdir(parents=True, exist_ok=True)

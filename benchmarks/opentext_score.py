@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
@@ -42,7 +42,10 @@ class Answered:
 
 
 def answers(
-    encoder: Encoder, taught: Sequence[Taught], questions: Sequence[Example], sentences: Sequence[object] | None = None
+    encoder: Encoder,
+    taught: Sequence[Taught],
+    questions: Sequence[Example],
+    sentences: Sequence[Hashable] | None = None,
 ) -> Answered:
     """Teach an extractor in memory, and ask marked pairs, or all pairs of `sentences`: all that calls the product."""
     numbers, relations = count(), tuple(one.relation for one in taught)
@@ -58,7 +61,7 @@ def answers(
     confidences = np.zeros((len(questions), len(relations)))
     holds = np.zeros_like(confidences, dtype=bool)
     plain = [replace(one, relation=None) for one in questions]
-    for row, answer in enumerate(version.answer_pairs(plain, sentences, top=len(relations))):  # type: ignore[arg-type]
+    for row, answer in enumerate(version.answer_pairs(plain, sentences, top=len(relations))):
         for ranked in answer.ranked:
             confidences[row, columns[ranked.relation]] = ranked.confidence
         holds[row, [columns[name] for name in answer.relations]] = True
