@@ -1,372 +1,281 @@
-"""Open text: every pair of entities in 500 documents is asked; what is found, and how much of it is right.
+"""Open text: relations that the encoder was never trained on, taught by a few sentences and asked among others.
 
-The definition is in docs/open-text.md. Vectors and entity types are computed once:
+The definitions are in docs/open-text.md, the relations held out of training in folds.json. Vectors of all sentences are
+computed once per encoder (opentext_data.py); every command prints a table and keeps it in results/open/COMMAND.jsonl.
 
-python benchmarks/opentext.py tag /tmp/opentext --tagger FOLDER_OF_THE_SPACY_MODEL
-python benchmarks/opentext.py embed /tmp/opentext                      # of the packaged encoder
-python benchmarks/opentext.py score /tmp/opentext                      # 5 relations x 5 sentences, nothing judged
-python benchmarks/opentext.py score /tmp/opentext --relations 15 --shots 20 --types none
-python benchmarks/opentext.py judge /tmp/opentext                      # after 50 judgements of each relation
-python benchmarks/opentext.py choose /tmp/opentext                     # constants of the score, from all relations
+python benchmarks/opentext.py embed /tmp/minilm                                       # vectors of the packaged encoder
+python benchmarks/opentext.py documents --encoder /tmp/minilm --fold redocred-A       # all pairs of 250 documents
+python benchmarks/opentext.py refusal --encoder /tmp/minilm                           # 20 of 40 relations of FewRel
+python benchmarks/opentext.py grid --encoder /tmp/minilm --fold redocred-A            # by relations and sentences
+python benchmarks/opentext.py nota --encoder /tmp/minilm                              # FewRel 2.0, none of the above
+python benchmarks/opentext.py denied --encoder /tmp/minilm                            # denials, doubts, reversals
 
-Another encoder has its own statistics (`tools/build_unlabelled.py --background --out FOLDER`); spaCy is not needed:
-python benchmarks/opentext.py embed /tmp/opentext --encoder mpnet --device cuda --statistics FOLDER --save-as mpnet
-python benchmarks/opentext.py score /tmp/opentext --vectors mpnet
+Another machine can compute the vectors: `list` writes the sentences, `pack` takes their vectors.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
+import shutil
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, replace
-from functools import cached_property
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-import opentext_cache
-import opentext_choose
-from erda.app.calibration import IN_TEXT, text_confidences
-from erda.data.streams import with_written_patterns
+import opentext_data as data
+from erda.benchmark.run.loop import commit
+from erda.corpus.similarity_run import auc
+from erda.data.catalogue import load_dataset
+from erda.data.dataset import relations_by_pair, shuffled
 from erda.encoders import build_encoder
-from erda.encoders.contract import Unlabelled
-from erda.methods.open_head import Pairs, compete
-from erda.methods.openness import TaughtPairs, distinctness, fit_open_head
-from erda.methods.posterior import Posterior
-from erda.text.descriptions import patterns_of
-from erda.types import Relation, Task
-from targets import Figure, measure
+from erda.encoders.contract import Encoder
+from erda.errors import ErdaError
+from erda.files import write_lines
+from erda.types import Example, Relation, pair_in_sentence
+from opentext_documents import documents
+from opentext_score import Row, Taught, answers, calibration_error, means, reliability, share
 
-PACKAGED = "minilm"
-LEAST_POSITIVES = 10  # pairs in the odd documents that a usable relation has
-N_BINS = 15
-ROUNDS, PER_ROUND = 5, 10
-OTHER_SHOTS = (1, 2, 20)  # examples of further draws from which constants are chosen
-SHARE_OF_OTHERS = 0.1  # of the sentences without a taught relation, in dense text
-TARGETS = {"score": (38, 36, 45, 35), "judge": (50, 55, 65, 40)}  # mean AP, precision at recall 0.5, precision, recall
+RESULTS = Path(__file__).parents[1] / "results" / "open"
+SIZES, SHOTS = (3, 5, 10, 20, 40), (1, 2, 5, 10, 20)  # of the grid
+MOST_ASKED = 600  # known, unknown and unrelated questions of a cell
+WAYS, SHARED = 5, 10  # relations of an episode; episodes with the same taught sentences
+
+
+# -- marked pairs -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """Measures of one draw, in percent."""
+class Pool:
+    """Sentences to teach, and questions with all their gold relations (none: no relation holds)."""
 
-    average_precision: float
-    precision_at_half: float  # precision at recall 0.5
-    precision: float  # at the default operating point, over all answers
-    recall: float
-    f1: float
-    macro_precision: float  # mean over the relations with answers
-    macro_recall: float  # mean over relations
-    calibration: float  # expected calibration error over all questions, of the most likely relation
-    answer_calibration: float  # the same over the answers alone
-    chance_calibration: float  # what the answers would show if every confidence were right
+    relations: Mapping[str, Relation]
+    teaching: Mapping[str, Sequence[Example]]
+    questions: Sequence[data.Question]
 
 
-def ranked(scores: np.ndarray, gold: np.ndarray) -> tuple[float, float]:
-    """Average precision, and precision at recall 0.5. Gold: 1 holds, 0 does not, -1 ignored."""
-    counted = gold >= 0
-    right = gold[counted][np.argsort(-scores[counted], kind="stable")]
-    found = np.cumsum(right)
-    precision = found / np.arange(1, len(right) + 1)
-    half = int(np.searchsorted(found, found[-1] / 2))
-    return 100 * float((precision * right).sum() / found[-1]), 100 * float(precision[half])
+def pool_of(encoder: data.VectorEncoder, dataset: str, fold: str) -> Pool:
+    """Sentences of the relations of a fold: fewrel-validation, fewrel-test, redoc41 or redocred-test."""
+    teaching, questions = defaultdict[str, list[Example]](list), list[data.Question]()
+    source = "fewrel" if dataset.startswith("fewrel") else "redoc41"
+    for one in encoder.load("fewrel-taught" if source == "fewrel" else "redoc41"):
+        if dataset != "redocred-test" or data.letters(one.tokens) not in data.sentences_in("test"):
+            teaching[str(one.relation)].append(one)
+    if source == "fewrel":
+        questions += [_asked(one, {str(one.relation)}) for one in encoder.load(dataset)]
+    elif dataset == "redoc41":
+        holds = relations_by_pair(load_dataset("redoc41").train)
+        for one in (one for own in teaching.values() for one in own):
+            questions.append(_asked(one, {str(name) for name in holds[pair_in_sentence(one)]}))
+        questions += [_asked(one, set()) for one in encoder.load("unrelated")]
+    else:
+        encoder.load("test")
+        questions += data.test()
+    asked = teaching if fold == "all" else [name for name in data.fold(fold) if name in teaching]
+    return Pool({name: data.relations(source)[name] for name in asked}, teaching, questions)
 
 
-def calibration_error(confidences: np.ndarray, right: np.ndarray) -> float:
-    """Mean of |confidence - share of right answers| over bins of equal width, in percent."""
-    bins = np.minimum((confidences * N_BINS).astype(int), N_BINS - 1)
-    gap = np.bincount(bins, confidences, N_BINS) - np.bincount(bins, right, N_BINS)
-    return 100 * float(np.abs(gap).sum() / max(len(right), 1))
+def _asked(example: Example, holds: set[str]) -> data.Question:
+    return data.Question(0, 0, example, frozenset(holds))
 
 
-def chance_error(confidences: np.ndarray, *, n_samples: int = 100) -> float:
-    """Mean calibration error that chance alone gives: as many answers, each right with its confidence."""
-    drawn = np.random.default_rng(0).random((n_samples, len(confidences))) < confidences
-    return float(np.mean([calibration_error(confidences, right) for right in drawn]))
+def cell(encoder: Encoder, pool: Pool, n_relations: int, shots: int, seed: int) -> tuple[Row, np.ndarray]:
+    """Teach a draw and ask known relations, the other relations of the fold, and pairs without a relation.
 
-
-def measured(scores: np.ndarray, confidences: np.ndarray, gold: np.ndarray, *, least: float) -> Measured:
-    """Measure one draw. Arrays are [n_questions, n_relations]; `least` is the default threshold."""
-    ranks = np.mean([ranked(scores[:, i], gold[:, i]) for i in range(gold.shape[1])], axis=0)
-    answered = (confidences >= least) & (gold >= 0)
-    found, asked = (answered & (gold == 1)).sum(axis=0), (gold == 1).sum(axis=0)
-    precision, recall = found.sum() / max(int(answered.sum()), 1), found.sum() / asked.sum()
-    each = answered.sum(axis=0)
-    rows, top = np.arange(len(gold)), confidences.argmax(axis=1)
-    counted = gold[rows, top] >= 0
-    return Measured(
-        float(ranks[0]),
-        float(ranks[1]),
-        100 * precision,
-        100 * recall,
-        200 * precision * recall / max(precision + recall, 1e-9),
-        100 * float((found[each > 0] / each[each > 0]).mean()) if each.any() else 0.0,
-        100 * float((found / asked).mean()),
-        calibration_error(confidences[rows, top][counted], gold[rows, top][counted] == 1),
-        calibration_error(confidences[answered], gold[answered] == 1),
-        chance_error(confidences[answered]),
+    Return the shares in percent, and confidence and correctness of every answer: [2, n].
+    """
+    names = sorted(shuffled(pool.relations, seed, f"{n_relations}")[:n_relations])
+    taught = [Taught(pool.relations[name], shuffled(pool.teaching[name], seed, name)[:shots]) for name in names]
+    spent = {pair_in_sentence(example) for one in taught for example in one.examples}
+    kinds: dict[str, list[data.Question]] = {"known": [], "unknown": [], "none": []}
+    for one in shuffled(pool.questions, seed, "asked"):
+        kind = "known" if one.holds & set(names) else "unknown" if one.holds & pool.relations.keys() else "none"
+        is_clear = kind == "known" or (not one.ignored & set(names) and (kind == "unknown" or not one.holds))
+        if is_clear and len(kinds[kind]) < MOST_ASKED and pair_in_sentence(one.example) not in spent:
+            kinds[kind].append(one)
+    asked = [one for own in kinds.values() for one in own]
+    found = answers(encoder, taught, [one.example for one in asked])
+    best, of = found.best, np.repeat(list(kinds), [len(own) for own in kinds.values()])
+    right = np.array([number >= 0 and names[number] in one.holds for number, one in zip(best, asked, strict=True)])
+    forced = np.array(
+        [names[number] in one.holds for number, one in zip(found.confidences.argmax(axis=1), asked, strict=True)]
     )
+    known, answered = of == "known", best >= 0
+    sure = found.confidences.sum(axis=1)
+    row = {
+        "known answered": share(answered[known]),
+        "of them right": share(right[known & answered]),
+        "unknown answered": share(answered[of == "unknown"]),
+        "none answered": share(answered[of == "none"]),
+        "forced choice": share(forced[known]),
+        "AUROC": 100 * auc(sure[known], sure[~known]) if not known.all() else None,
+    }
+    return row, np.stack([found.confidences.max(axis=1)[answered], right[answered]])
 
 
-@dataclass(frozen=True)
-class Bench:
-    """The data of the benchmark, and the packaged statistics that scores are compared with."""
-
-    folder: Path
-    vectors: str  # name of the vectors
-    types: str  # tagger, none
-    patterns: bool = False  # relations have written patterns
-
-    @cached_property
-    def loaded(self) -> tuple[opentext_cache.World, opentext_cache.CachedEncoder]:
-        """Questions, teaching sentences and their vectors."""
-        return opentext_cache.load(self.folder, self.vectors)
-
-    @property
-    def world(self) -> opentext_cache.World:
-        """Questions and teaching sentences."""
-        return self.loaded[0]
-
-    @property
-    def encoder(self) -> opentext_cache.CachedEncoder:
-        """Vectors of teaching sentences and questions, by sentence."""
-        return self.loaded[1]
-
-    @cached_property
-    def unlabelled(self) -> Unlabelled:
-        """Statistics of unlabelled pairs of the encoder."""
-        found = self.encoder.unlabelled()
-        assert found is not None
-        return found
-
-    @cached_property
-    def documents(self) -> np.ndarray:
-        """Number of the document of each question."""
-        return np.array([one.document for one in self.world.questions])
-
-    @cached_property
-    def odd(self) -> np.ndarray:
-        """Rows of the questions that are asked."""
-        return np.flatnonzero(self.documents % 2 == 1)
-
-    @cached_property
-    def even(self) -> np.ndarray:
-        """Rows of the user's own unlabelled text."""
-        return np.flatnonzero(self.documents % 2 == 0)
-
-    @cached_property
-    def sentences(self) -> np.ndarray:
-        """Number of the sentence of each question."""
-        places = [(one.document, one.sentence) for one in self.world.questions]
-        return np.unique(np.array(places), axis=0, return_inverse=True)[1].ravel()
-
-    def gold(self, relations: Sequence[str]) -> np.ndarray:
-        """1 holds, 0 does not, -1 ignored: [n_questions, n_relations]."""
-        holds = [
-            [int(name in one.holds) - int(name in one.ignored) for name in relations] for one in self.world.questions
-        ]
-        return np.array(holds, dtype=np.int8)
-
-    @cached_property
-    def usable(self) -> dict[str, list[str]]:
-        """Relations with enough positive pairs, in two halves: `choose` and `report`."""
-        names = [relation.id for relation in self.world.relations]
-        found = (self.gold(names)[self.odd] == 1).sum(axis=0)
-        order = sorted(name for name, n in zip(names, found, strict=True) if n >= LEAST_POSITIVES)
-        random.Random(0).shuffle(order)
-        return {"choose": sorted(order[::2]), "report": sorted(order[1::2]), "all": sorted(order)}
-
-    def typed(self, pairs: Pairs) -> Pairs:
-        """Pairs with the types that count."""
-        return pairs if self.types == "tagger" else replace(pairs, types=np.zeros_like(pairs.types))
-
-    @cached_property
-    def asked(self) -> Pairs:
-        """All questions, with the types that count."""
-        return self.typed(self.world.asked)
-
-    @cached_property
-    def lessons(self) -> Pairs:
-        """All teaching sentences, with the types that count."""
-        return self.typed(self.world.lessons)
+def cells(
+    encoder: data.VectorEncoder, fold: str, dataset: str, sizes: Sequence[tuple[int, int]], n: int
+) -> Iterator[Row]:
+    """Means over `n` draws for each pair of numbers of relations and sentences."""
+    pool = pool_of(encoder, dataset, fold)
+    for n_relations, shots in sizes:
+        if n_relations > len(pool.relations):
+            continue
+        found = [cell(encoder, pool, n_relations, shots, seed) for seed in range(n)]
+        given = np.concatenate([answered for _, answered in found], axis=1)
+        drawn = {"questions": dataset, "relations": n_relations, "shots": shots, "draws": n}
+        kept = {"calibration error": calibration_error(*given), "_bins": reliability(*given)}
+        yield drawn | means([row for row, _ in found]) | kept
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Draw:
-    """Relations and the rows of their teaching sentences."""
-
-    relations: tuple[Relation, ...]
-    rows: tuple[np.ndarray, ...]
+def refusal(encoder: data.VectorEncoder, options: argparse.Namespace) -> Iterator[Row]:
+    """Half of the relations of the fold are taught; test questions about all of them are asked."""
+    yield from cells(encoder, options.fold, "fewrel-test", [(20, options.shots)], options.draws)
 
 
-def draws(bench: Bench, half: str, n_relations: int, shots: int, n_draws: int) -> Iterator[Draw]:
-    """Draw relations of one half, and sentences of each: the same ones for any number of relations."""
-    relations = map(with_written_patterns, bench.world.relations) if bench.patterns else bench.world.relations
-    pool, known = bench.usable[half], {relation.id: relation for relation in relations}
-    for seed in range(n_draws):
-        names = pool
-        if n_relations < len(pool):
-            names = sorted(random.Random(f"{half} {n_relations} {shots} {seed}").sample(pool, n_relations))
-        rows = []
-        for name in names:
-            own = list(bench.world.taught[name])
-            random.Random(f"{name} {seed}").shuffle(own)
-            rows.append(np.array(own[:shots]))
-        yield Draw(tuple(known[name] for name in names), tuple(rows))
+def grid(encoder: data.VectorEncoder, options: argparse.Namespace) -> Iterator[Row]:
+    """Every number of relations with every number of sentences."""
+    sizes = [(n_relations, shots) for n_relations in SIZES for shots in SHOTS]
+    for dataset in ("fewrel-validation",) if options.fold == "fewrel-40" else ("redoc41", "redocred-test"):
+        yield from cells(encoder, options.fold, dataset, sizes, options.draws)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Scored:
-    """Log odds of each relation in open text, and the two-covariance scores: [n, n_relations] each."""
+def nota(encoder: data.VectorEncoder, options: argparse.Namespace) -> Iterator[Row]:
+    """FewRel 2.0, 5-way 5-shot: a question is about one of five relations, or about none of them.
 
-    log_odds: np.ndarray  # after the competition of the pairs of a sentence
-    likelihoods: np.ndarray
-    distinctness: np.ndarray  # [n_relations, 2]
-
-
-def scored(bench: Bench, draw: Draw, rows: np.ndarray, judged: Sequence[tuple[np.ndarray, np.ndarray]] = ()) -> Scored:
-    """Teach the draw's sentences and the questions judged right and wrong, and score questions `rows`."""
-    world, nothing = bench.world, np.zeros(0, dtype=int)
-    judged = judged or [(nothing, nothing)] * len(draw.relations)
-    examples = []
-    for relation, own, (right, _) in zip(draw.relations, draw.rows, judged, strict=True):
-        examples += [world.teaching[row] for row in own]
-        examples += [replace(world.questions[row].example, relation=relation.id) for row in right]
-    method = Posterior(bench.encoder)
-    method.learn(Task(0, draw.relations, tuple(examples)))
-    names = method.centred_names()
-    taught = [
-        TaughtPairs(
-            Pairs.joined([bench.lessons[own], bench.asked[right]]),
-            names[i],
-            counterexamples=bench.asked[wrong],
-            n_patterns=len(patterns_of(draw.relations[i].description)),
-        )
-        for i, (own, (right, wrong)) in enumerate(zip(draw.rows, judged, strict=True))
-    ]
-    head = fit_open_head(taught, method.fitted, bench.unlabelled)
-    asked = bench.asked[rows]
-    likelihoods, rivals = head.scores_and_rivals(method.fitted, asked.vectors)
-    log_odds = compete(head.log_odds(likelihoods, rivals, asked), asked.starts, bench.sentences[rows])
-    return Scored(log_odds, likelihoods, distinctness(taught, bench.unlabelled))
+    An episode asks one sentence of each relation and as many of others; ten episodes share their taught sentences.
+    """
+    own, known, right = defaultdict[str, list[Example]](list), data.relations("fewrel"), []
+    for example in encoder.load("fewrel-nota"):
+        own[str(example.relation)].append(example)
+    for seed in range(options.episodes // SHARED):
+        names = shuffled(own, seed, "relations")
+        some = {name: shuffled(own[name], seed, name) for name in names}
+        taught = [Taught(known[name], some[name][: options.shots]) for name in names[:WAYS]]
+        asked = [some[name][options.shots + i] for i in range(SHARED) for name in names[:WAYS]]
+        draw = random.Random(seed)
+        others = [draw.choice(some[draw.choice(names[WAYS:])]) for _ in asked]
+        best = answers(encoder, taught, asked + others).best
+        right.append(best == [*list(range(WAYS)) * SHARED, *[-1] * len(others)])
+    each = np.array(right).reshape(len(right), 2, -1).mean(axis=2)  # of known relations, and of none
+    for rate in (0.15, 0.5):
+        accuracy = 100 * each @ (1 - rate, rate)
+        drawn = {"ways": WAYS, "shots": options.shots, "episodes": len(each) * SHARED, "none": 100 * rate}
+        found = {"accuracy": accuracy.mean(), "SE": accuracy.std(ddof=1) / len(each) ** 0.5}
+        yield drawn | found | {"of known": 100 * each[:, 0].mean(), "of none": 100 * each[:, 1].mean()}
 
 
-def judged_questions(bench: Bench, draw: Draw, gold: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Rows of the questions judged right and wrong in all rounds, for each relation."""
-    seen: list[np.ndarray] = [np.zeros(0, dtype=int) for _ in draw.relations]
-    judged: list[tuple[np.ndarray, np.ndarray]] = []
-    for _ in range(ROUNDS):
-        scores = scored(bench, draw, bench.even, judged).log_odds
-        for i, some in enumerate(seen):
-            own = np.where(gold[bench.even, i] < 0, -np.inf, scores[:, i])
-            own[np.isin(bench.even, some)] = -np.inf
-            order = np.argsort(-own, kind="stable")
-            _, first = np.unique(bench.sentences[bench.even[order]], return_index=True)
-            seen[i] = np.concatenate([some, bench.even[order[np.sort(first)[:PER_ROUND]]]])
-        judged = [(some[gold[some, i] == 1], some[gold[some, i] == 0]) for i, some in enumerate(seen)]
-    return judged
+def denied(encoder: data.VectorEncoder, options: argparse.Namespace) -> Iterator[Row]:
+    """Hand-written sentences that state, deny, doubt or reverse a relation."""
+    encoder.load("denied")
+    rows, relations = data.denied(), list(data.relations("denied").values())
+    own = {
+        one.id: [example for kind, example in rows if (kind, example.relation) == ("taught", one.id)]
+        for one in relations
+    }
+    taught = [Taught(one, own[one.id][: options.shots]) for one in relations]
+    columns = {one.id: column for column, one in enumerate(relations)}
+    for kind in ("stated", "denied", "doubted", "reversed"):
+        some = [example for of, example in rows if of == kind]
+        marked = answers(encoder, taught, some)
+        both = [one for example in some for one in (example, data.swapped(example))]
+        in_text = answers(encoder, taught, both, [one.tokens for one in both]).holds[::2]
+        gold = np.array([columns[str(one.relation)] for one in some])
+        yield {
+            "kind": kind,
+            "n": len(some),
+            "shots": options.shots,
+            "answered with the relation": share(marked.best == gold),
+            "answered": share(marked.best >= 0),
+            "in text with the relation": share(in_text[np.arange(len(some)), gold]),
+        }
 
 
-def dense(sentences: np.ndarray, gold: np.ndarray) -> np.ndarray:
-    """Rows of denser text: sentences in which a relation of the draw holds, and a tenth of the others."""
-    holds = np.unique(sentences[(gold == 1).any(axis=1)])
-    some = np.random.default_rng(0).random(int(sentences.max()) + 1) < SHARE_OF_OTHERS
-    return np.flatnonzero(np.isin(sentences, holds) | some[sentences])
+# -- commands ---------------------------------------------------------------------------------------------------------
+
+COMMANDS = {"documents": documents, "refusal": refusal, "grid": grid, "nota": nota, "denied": denied}
+FOLDS = {"documents": "redocred-A", "refusal": "fewrel-40", "grid": "fewrel-40", "nota": "nota-16", "denied": "none"}
 
 
-def chosen_constants(arguments: argparse.Namespace) -> Iterator[str]:
-    """Fit the constants of the score to the labels of some draws."""
-    bench = Bench(arguments.folder, arguments.vectors, arguments.types, arguments.patterns)
-    units = []
-    for shots, n_draws in ((arguments.shots, arguments.draws), *((n, arguments.draws // 3) for n in OTHER_SHOTS)):
-        for draw in draws(bench, arguments.half, arguments.relations, shots, n_draws):
-            found, gold = scored(bench, draw, bench.odd), bench.gold([one.id for one in draw.relations])[bench.odd]
-            for i, relation in enumerate(draw.relations):
-                counted = gold[:, i] >= 0
-                odds, holds = found.log_odds[counted, i], gold[counted, i].astype(float)
-                n_examples = len(draw.rows[i])
-                units.append(opentext_choose.Unit(relation.id, odds, found.distinctness[i], n_examples, holds))
-    return opentext_choose.report(units)
+def print_table(rows: Sequence[Row]) -> None:
+    """Print rows of equal keys; keys that begin with "_" are for the record alone."""
+    names = [name for name in rows[0] if not name.startswith("_")]
+    print(*names, sep=" | ")
+    for row in rows:
+        print(*(f"{row[name]:.1f}" if isinstance(row[name], float) else row[name] for name in names), sep=" | ")
 
 
-def figures(arguments: argparse.Namespace) -> Iterator[Figure]:
-    """Measure all draws and compare the means with the targets."""
-    bench = Bench(arguments.folder, arguments.vectors, arguments.types, arguments.patterns)
-    found, before, answers_of_all = [], [], []
-    chosen = draws(bench, arguments.half, arguments.relations, arguments.shots, arguments.draws)
-    for draw in chosen:
-        gold = bench.gold([relation.id for relation in draw.relations])
-        judged = judged_questions(bench, draw, gold) if arguments.command == "judge" else ()
-        scores = scored(bench, draw, bench.odd, judged)
-        answers = gold[bench.odd]
-        kept = dense(bench.sentences[bench.odd], answers) if arguments.dense else np.arange(len(answers))
-        odds, today, answers = scores.log_odds[kept], scores.likelihoods[kept], answers[kept]
-        confidences = text_confidences(odds)
-        found.append(measured(odds, confidences, answers, least=IN_TEXT))
-        given = (confidences >= IN_TEXT) & (answers >= 0)
-        answers_of_all.append(np.stack([confidences[given], answers[given] == 1]))
-        before.append(np.mean([ranked(today[:, i], answers[:, i]) for i in range(today.shape[1])], axis=0))
-    means = np.mean([astuple(one) for one in found], axis=0)
-    has_targets = (arguments.relations, arguments.shots) == (5, 5)
-    target = [f">= {number}" if has_targets else "" for number in TARGETS[arguments.command]]
-    yield Figure("two-covariance score alone: mean average precision", float(np.mean(before, axis=0)[0]), "%")
-    yield Figure("two-covariance score alone: precision at recall 0.5", float(np.mean(before, axis=0)[1]), "%")
-    yield Figure("mean average precision", means[0], "%", target[0])
-    yield Figure("precision at recall 0.5", means[1], "%", target[1])
-    yield Figure("default: precision", means[2], "%", target[2])
-    yield Figure("default: recall", means[3], "%", target[3])
-    yield Figure("default: F1", means[4], "%")
-    yield Figure("default: precision, mean over relations", means[5], "%")
-    yield Figure("default: recall, mean over relations", means[6], "%")
-    yield Figure("calibration error, all questions", means[7], "%", "<= 8" if has_targets else "")
-    together = calibration_error(*np.concatenate(answers_of_all, axis=1))
-    yield Figure("calibration error, answers of all draws together", together, "%", "<= 8" if has_targets else "")
-    yield Figure("calibration error, answers of one draw", means[8], "%")
-    yield Figure("the same if every confidence were right", means[9], "%")
+def keep(command: str, rows: Sequence[Row], about: Row) -> None:
+    """Write records, in place of those of the same encoder, fold and setting."""
+    path, measured = RESULTS / f"{command}.jsonl", [about | row for row in rows]
+    setting = ("encoder", "fold", "questions", "relations", "shots", "judged", "patterns", "none", "kind")
+    old = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
+    new = {tuple(row.get(name) for name in setting) for row in measured}
+    kept = [row for row in old if tuple(row.get(name) for name in setting) not in new]
+    write_lines(path, [json.dumps(row) for row in (*kept, *measured)])
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run a command on the vectors of an encoder."""
+    encoder = data.VectorEncoder(options.encoder)
+    rows = list(COMMANDS[options.command](encoder, options))
+    print_table(rows)
+    about = {"encoder": options.name or encoder.spec.name, "fingerprint": encoder.spec.fingerprint}
+    keep(options.command, rows, about | {"fold": options.fold, "commit": commit(), "seed": 0})
+
+
+def prepare(options: argparse.Namespace) -> None:
+    """Write entity types, the list of sentences, or vectors."""
+    if options.command == "tag":
+        data.tag(options.path)
+    elif options.command == "list":
+        data.write_list(options.path)
+    elif options.command == "embed":
+        settings = {"adapter": options.adapter} | ({} if options.encoder else {"engine": "packaged"})
+        name, device = options.encoder or "minilm", options.device
+        encoder = build_encoder(name, device=device, trained_layers=0, **settings)
+        data.embed(options.path, encoder, fingerprint=options.fingerprint or encoder.spec.fingerprint)
+    else:
+        data.pack(options.path, np.load(options.vectors), encoder=options.encoder, fingerprint=options.fingerprint)
+    for path in options.statistics.glob("*.npz") if options.statistics else ():
+        shutil.copy(path, options.path)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    tag = commands.add_parser("tag", help="write the entity types of all mentions")
-    tag.add_argument("folder", type=Path)
-    tag.add_argument("--tagger", type=Path, required=True, help="folder of a spaCy model with entities")
-    embed = commands.add_parser("embed", help="embed everything once")
-    embed.add_argument("folder", type=Path)
-    embed.add_argument("--encoder", default="", help="name or folder of a model (default: the packaged encoder)")
-    embed.add_argument("--adapter", default="", help="folder of an adapter (default: the shipped one)")
-    embed.add_argument("--device", default="cpu")
-    embed.add_argument("--statistics", type=Path, help="folder of unlabelled.npz and background.npz")
-    embed.add_argument("--save-as", default=PACKAGED, help="name of the vectors")
-    for name in ("score", "judge", "choose"):
-        one = commands.add_parser(name)
-        one.add_argument("folder", type=Path)
-        one.add_argument("--vectors", default=PACKAGED, help="name of the vectors (embed --save-as)")
+    for name, what in {"tag": "a spaCy model", "list": "a file", "embed": "a folder", "pack": "a folder"}.items():
+        one = commands.add_parser(name, help=f"prepare; PATH is {what}")
+        one.add_argument("path", type=Path)
+        one.add_argument("--encoder", default="", help="name or folder of a model (default: the packaged encoder)")
+        one.add_argument("--adapter", default="shipped", help="embed: folder of an adapter (default: %(default)s)")
+        one.add_argument("--device", default="cpu")
+        one.add_argument("--vectors", type=Path, help="pack: vectors of the list, .npy")
+        one.add_argument("--fingerprint", default="", help="of the weights; the statistics must have the same")
+        one.add_argument("--statistics", type=Path, help="folder of unlabelled.npz and background.npz")
+    for name, command in COMMANDS.items():
+        one = commands.add_parser(name, help=command.__doc__)
+        one.add_argument("--encoder", type=Path, required=True, help="folder of vectors")
+        one.add_argument("--name", help="of the encoder in records (default: that of the vectors)")
+        one.add_argument("--fold", default=FOLDS[name], help="in folds.json, or all (default: %(default)s)")
         one.add_argument("--relations", type=int, default=5)
         one.add_argument("--shots", type=int, default=5)
-        one.add_argument("--draws", type=int, default=31 if name == "choose" else 10)
-        one.add_argument("--half", choices=("choose", "report", "all"), default="all" if name == "choose" else "report")
-        one.add_argument("--dense", action="store_true", help="leave out nine of ten sentences without a relation")
+        one.add_argument("--draws", type=int, default=3 if name == "grid" else 10)
+        one.add_argument("--episodes", type=int, default=2_000)
+        one.add_argument("--judged", type=int, nargs="*", default=[0, 10, 25, 50], help="judgements per relation")
         one.add_argument("--patterns", action="store_true", help="add written patterns to descriptions")
-        one.add_argument("--types", choices=("tagger", "none"), default="tagger")
-    given = parser.parse_args(arguments)
-    if given.command == "tag":
-        print(opentext_cache.tag(given.folder, tagger=given.tagger))
-        return 0
-    if given.command == "embed":
-        settings = {"adapter": given.adapter} if given.adapter else {}
-        if not given.encoder:
-            settings |= {"adapter": "shipped", "engine": "packaged"}
-        encoder = build_encoder(given.encoder or PACKAGED, device=given.device, trained_layers=0, **settings)
-        opentext_cache.embed(given.folder / given.save_as, encoder, statistics=given.statistics)
-        return 0
-    if given.command == "choose":
-        print(*chosen_constants(given), sep="\n")
-        return 0
-    return measure(lambda: figures(given))
+    options = parser.parse_args(arguments)
+    try:
+        (run if options.command in COMMANDS else prepare)(options)
+    except ErdaError as fault:
+        print(fault, file=sys.stderr)
+        return 2
+    return 0
 
 
 if __name__ == "__main__":

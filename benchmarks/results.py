@@ -34,6 +34,7 @@ from public_records import audit_record, compact_record, record_line
 ROOT = Path(__file__).resolve().parents[1]
 MADE_BY = "`python benchmarks/results.py`"
 PAPER = "paper"
+OPEN = "open"  # records of opentext.py, of another kind
 PAGE = "build/site/leaderboard.html"  # part of the site, not of the repository
 BEYOND = ("posterior", "posterior-mpnet", "peers")  # groups of tables that are not in the paper
 PLANNED = {table.name for table in TABLES}
@@ -74,7 +75,7 @@ def audit(records: dict[str, Record]) -> list[str]:
 def read_results(results: Path) -> dict[str, Records]:
     """Name of a file or folder in `results` -> its records."""
     parts: dict[str, list[Records]] = defaultdict(list)
-    for file in sorted(results.rglob("*.jsonl")):
+    for file in sorted(set(results.rglob("*.jsonl")) - set(results.glob(f"{OPEN}/*"))):
         parts[file.relative_to(results).with_suffix("").parts[0]].append(read_records(file))
     return {
         name: Records(

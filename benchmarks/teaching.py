@@ -32,10 +32,9 @@ from erda.data.catalogue import load_dataset, open_stream
 from erda.data.dataset import shuffled
 from erda.encoders import build_encoder
 from erda.encoders.frozen import FrozenCache
-from erda.files import data_folder
 from erda.methods import DEFAULT_METHOD, find_method
 from erda.types import Example
-from opentext_documents import read_documents
+from opentext_data import read_documents
 from targets import Figure, measure
 
 ROUNDS = 5
@@ -92,7 +91,7 @@ def extracting(options: argparse.Namespace) -> Iterator[Figure]:
     """Extract from 300 words of plain text of Re-DocRED, with and without pronouns, everything loaded."""
     with tempfile.TemporaryDirectory() as folder:
         extractor = _taught(Path(folder) / "x", 5, options)
-        words = (word for document in read_documents(data_folder()) for one in document["sents"] for word in one)
+        words = (word for document in read_documents() for one in document["sents"] for word in one)
         texts = [" ".join(islice(words, N_WORDS)) for _ in range(ROUNDS)]
         extractor.extract(texts[0])
         for pronouns in (False, True):

@@ -1,20 +1,37 @@
-"""The open-text benchmark: its questions, its measures and its cache."""
+"""The open-text benchmark: folds, questions, vectors, measures and records."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from erda.methods.open_head import COUNT_WEIGHT, relative_counts
-from erda.methods.openness import FREQUENCY, LINE
+import folds
+import opentext
+import opentext_data as data
+from erda.errors import DataError
 from erda.types import Entity, Example, Span
-from opentext import calibration_error, chance_error, ranked
-from opentext_cache import CachedEncoder
-from opentext_choose import Unit, fitted_constants, report
-from opentext_documents import questions_of
+from opentext_score import Taught, answers, calibration_error, ranked, reliability
+from toy_world import toy_encoder, toy_example, toy_relation
+
+EXAMPLE = Example(("Ann", "left", "Rome"), Entity("Ann", Span(0, 1)), Entity("Rome", Span(2, 3)))
+
+
+def test_a_fold_holds_out_every_inverse() -> None:
+    """A relation and its inverse are never on different sides; the halves of Re-DocRED share no relation."""
+    written = json.loads(folds.FILE.read_text())
+    assert written["inverses"] == {name: list(others) for name, others in folds.INVERSES.items()}
+    for fold in written["folds"].values():
+        assert fold["held_out"] == folds.with_inverses(fold["relations"])
+        assert set(fold["held_out"]) >= set(fold["relations"])
+    assert not set(written["folds"]["redocred-A"]["held_out"]) & set(written["folds"]["redocred-B"]["held_out"])
+    assert len(written["folds"]["fewrel-40"]["relations"]) == 40
+    assert folds.with_inverses(["P25"]) == ["P22", "P25", "P40"]
+    assert folds.groups_of({"P40", "P25", "P26"}) == [["P25", "P40"], ["P26"]]
 
 
 def test_questions_are_ordered_pairs_of_a_sentence() -> None:
@@ -23,9 +40,9 @@ def test_questions_are_ordered_pairs_of_a_sentence() -> None:
     document = {
         "sents": [["Ann", "was", "born", "in", "Rome", "City"], ["Ann", "died"]],
         "vertexSet": [
-            [{**mention, "pos": [0, 1], "type": "PER"}, {**mention, "pos": [0, 1], "type": "PER", "sent_id": 1}],
-            [{**mention, "pos": [4, 6], "type": "LOC"}],
-            [{**mention, "pos": [4, 5], "type": "LOC"}],
+            [{**mention, "pos": [0, 1]}, {**mention, "pos": [0, 1], "sent_id": 1}],
+            [{**mention, "pos": [4, 6]}],
+            [{**mention, "pos": [4, 5]}],
         ],
         "labels": [
             {"r": "born", "h": 0, "t": 1, "evidence": [0]},
@@ -33,13 +50,43 @@ def test_questions_are_ordered_pairs_of_a_sentence() -> None:
             {"r": "lived", "h": 0, "t": 2, "evidence": []},
         ],
     }
-    found = {(one.example.head.name, one.example.tail.name): one for one in questions_of([document])}
+    found = {(one.example.head.name, one.example.tail.name): one for one in data.questions_of([document])}
     assert set(found) == {("Ann", "Rome City"), ("Rome City", "Ann"), ("Ann", "Rome"), ("Rome", "Ann")}
     assert found["Ann", "Rome City"].holds == {"born"}
     assert found["Ann", "Rome City"].ignored == {"died"}
     assert found["Ann", "Rome"].ignored == {"lived"}
     assert not found["Rome City", "Ann"].holds
-    assert found["Ann", "Rome City"].types == ("PER", "LOC")
+
+
+def test_hand_written_sentences() -> None:
+    """Five sentences teach each relation; none of the others is among them."""
+    kinds = Counter(kind for kind, _ in data.denied())
+    assert kinds == {"taught": 100, "stated": 40, "denied": 35, "doubted": 30, "reversed": 35}
+    assert set(Counter(one.relation for kind, one in data.denied() if kind == "taught").values()) == {5}
+    assert len({one.tokens for _, one in data.denied()}) == 240
+
+
+def test_vectors_are_found_by_sentence_and_rejected_with_other_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A judged question gets a relation; its vector stays that of the sentence and the spans."""
+    swapped = data.swapped(EXAMPLE)
+    data.part.cache_clear()
+    monkeypatch.setattr(data, "PARTS", {"names": lambda: [EXAMPLE], "some": lambda: [swapped, EXAMPLE]})
+    with pytest.raises(DataError, match=r"needs 3 finite vectors"):
+        data.pack(tmp_path, np.ones((2, 4)), encoder="toy", fingerprint="abc")
+    data.pack(tmp_path, np.eye(4)[:3], encoder="toy", fingerprint="abc")
+    encoder = data.VectorEncoder(tmp_path)
+    assert encoder.embed([EXAMPLE], blanked=True).argmax() == 0
+    with pytest.raises(DataError, match="no vector of this sentence"):
+        encoder.embed([EXAMPLE])
+    encoder.load("some")
+    assert encoder.embed([replace(EXAMPLE, relation="left"), swapped]).argmax(axis=1).tolist() == [2, 1]
+    data.part.cache_clear()
+    monkeypatch.setitem(data.PARTS, "some", lambda: [EXAMPLE, EXAMPLE])
+    with pytest.raises(DataError, match="computed from other data"):
+        encoder.load("some")
+    data.part.cache_clear()
 
 
 def test_measures_ignore_what_is_ignored() -> None:
@@ -47,31 +94,35 @@ def test_measures_ignore_what_is_ignored() -> None:
     assert precision == pytest.approx(100 * (1 + 2 / 3) / 2)
     assert at_half == 100
     assert calibration_error(np.array([0.9, 0.9, 0.9, 0.9]), np.array([1, 1, 1, 0])) == pytest.approx(15)
-    assert chance_error(np.array([1.0, 1.0])) == 0
-    few, many = (chance_error(np.full(n, 0.7)) for n in (10, 1000))
-    assert 5 < few < 20
-    assert many < 3
+    assert reliability(np.array([0.95, 0.95, 0.1]), np.array([1, 0, 0])) == [[1, 0.1, 0], [2, 0.95, 0.5]]
 
 
-def test_a_cached_vector_is_found_under_any_relation(tmp_path: Path) -> None:
-    """A judged question gets a relation; its vector stays that of the sentence and the spans."""
-    example = Example(("Ann", "left", "Rome"), Entity("Ann", Span(0, 1)), Entity("Rome", Span(2, 3)))
-    known = {(example.tokens, example.head.span, example.tail.span): np.ones(8)}
-    cached = CachedEncoder(tmp_path, "abc", known=known, blanked={})
-    assert cached.embed([replace(example, relation="left")]).tolist() == [[1.0] * 8]
+def test_known_and_other_relations_are_asked_and_taught_sentences_are_not() -> None:
+    relations = {one.id: one for one in (toy_relation(number) for number in range(4))}
+    own = {name: [toy_example(number, row) for row in range(12)] for number, name in enumerate(relations)}
+    questions = [opentext._asked(one, {name}) for name, some in own.items() for one in some]
+    pool = opentext.Pool(relations, own, questions)
+    row, given = opentext.cell(toy_encoder(), pool, 2, 3, seed=0)
+    assert row["forced choice"] > 50
+    assert row["AUROC"] > 50
+    assert row["none answered"] is None
+    assert given.shape[0] == 2
+    assert opentext.cell(toy_encoder(), pool, 4, 3, seed=0)[0]["AUROC"] is None
+    taught = [Taught(relations[name], own[name][:3]) for name in relations]
+    found = answers(toy_encoder(), taught, next(iter(own.values())))
+    assert found.holds.sum(axis=1).max() <= 1
+    assert found.best.shape == (12,)
 
 
-def test_constants_are_recovered_from_labels() -> None:
-    """Labels drawn from known log odds: the fit returns their constants, whatever the present ones are."""
-    draw, units = np.random.default_rng(0), []
-    for number in range(40):
-        evidence, distinct, n_examples = draw.normal(size=2_000), draw.normal(size=2), 5 if number % 2 else 1
-        count = float(relative_counts(np.array(n_examples)))
-        chance = 1 / (1 + np.exp(-(0.8 * evidence - 1 + distinct @ (-0.5, 0.2) + 0.4 * count)))
-        holds = (draw.random(2_000) < chance).astype(float)
-        present = LINE[0] * evidence + LINE[1] + distinct @ FREQUENCY + COUNT_WEIGHT * count
-        units.append(Unit(str(number), present, distinct, n_examples, holds))
-    assert fitted_constants(units) == pytest.approx([0.8, -1, -0.5, 0.2, 0.4], abs=0.05)
-    first, _, *rows = report(units)
-    assert first.startswith("LINE, FREQUENCY = (0.8")
-    assert len(rows) == 8
+def test_records_replace_those_of_the_same_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opentext, "RESULTS", tmp_path)
+    for accuracy in (1.0, 2.0):
+        opentext.keep("nota", [{"none": 15, "accuracy": accuracy}], {"encoder": "toy", "fold": "nota-16"})
+    opentext.keep("nota", [{"none": 50, "accuracy": 3.0}], {"encoder": "toy", "fold": "nota-16"})
+    lines = (tmp_path / "nota.jsonl").read_text().splitlines()
+    assert [json.loads(line)["accuracy"] for line in lines] == [2.0, 3.0]
+
+
+def test_a_missing_folder_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert opentext.main(["denied", "--encoder", str(tmp_path / "none")]) == 2
+    assert "holds no vectors. Run: python benchmarks/opentext.py embed" in capsys.readouterr().err
