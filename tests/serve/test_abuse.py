@@ -3,26 +3,32 @@
 Invalid bodies of every shape are in test_openapi.py (Schemathesis).
 """
 
+import io
 import json
+import random
 import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
-from threading import Timer
+from threading import Event, Timer
+from time import sleep
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 import requests
+from test_jobs import SlowWords
 from toy_server import QUESTION, Served, serving, wait_for
 
 from erda.app.extractor import Extractor
-from erda.serve.service import ServerLimits
+from erda.app.version import Version
+from erda.serve.service import THREADS, ServerLimits
 
 TOKEN = "a-token-of-more-than-16-letters"
 
@@ -121,12 +127,17 @@ def test_only_json_is_read(served: Served) -> None:
             if method == "POST":
                 answer = served.http.post(served.url + path, data=b"{}", headers={"Content-Type": kind}, timeout=60)
                 assert answer.status_code == 415
-    for body in (b"", b"{", b"[" * 100_000, b'{"text": "\xff"}', b"9" * 5_000, b"null", b"[]"):
-        answer = served.http.post(
-            f"{served.url}/v1/predict", data=body, headers={"Content-Type": "application/json"}, timeout=60
-        )
-        assert answer.status_code in (400, 422), body[:10]
-        assert answer.json().keys() == {"error", "message", "where"}
+    for body, said in (
+        (b"", "is missing: send a JSON object"),
+        (b'{\n"a"', "line 2 column 4"),
+        *((one, "body") for one in (b"[" * 100_000, b'{"text": "\xff"}', b"9" * 5_000)),
+    ):
+        answer = served.http.post(f"{served.url}/v1/predict", data=body, headers={"Content-Type": "application/json"})
+        failure = answer.json()
+        assert (answer.status_code, failure["error"], failure["where"]) == (400, "unreadable", "body")
+        assert said in failure["message"]
+    for method in ("PUT", "PATCH"):
+        assert served.http.request(method, f"{served.url}/v1/predict", data=b"text").status_code == 405
 
 
 def test_control_characters_and_lone_surrogates_are_invalid_not_fatal(served: Served) -> None:
@@ -155,6 +166,63 @@ def test_large_and_many_are_rejected_with_the_known_statuses(extractor: Extracto
         assert served.post("/v1/extract", {"documents": [{"text": "x"}]}, 503)["error"] == "queue_full"
 
 
+def test_listings_and_answers_do_not_wait_for_long_requests(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    n_heavy, go_on = served.app.state.service.limits.n_heavy, Event()
+    monkeypatch.setattr("erda.serve.routes.suggest", lambda *given, **options: go_on.wait(60) and [])
+    body = {"relation": "born in", "texts": ["Ada met Bob ."]}
+    with ThreadPoolExecutor(n_heavy) as pool:
+        try:
+            waiting = [pool.submit(requests.post, f"{served.url}/v1/suggest", json=body) for _ in range(n_heavy)]
+            while (full := served.call("POST", "/v1/suggest", {**body, "relation": ""})).status_code != 503:
+                sleep(0.01)
+            assert (full.json()["error"], full.headers["retry-after"]) == ("queue_full", "1")
+            for path in ("/ready", "/v1/relations", "/v1/history", "/v1/examples?relation=born in"):
+                served.get(path)
+            served.post("/v1/extract", {"text": "SpaceX was founded by Elon ."})
+            served.post("/v1/predict", {"text": QUESTION})
+        finally:
+            go_on.set()
+    assert {one.result().status_code for one in waiting} == {200}
+
+
+def test_an_export_is_built_once_and_sent_in_parts(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    built, content = list[int](), random.Random(0).randbytes(3_000_000)
+
+    def export(version: Version, folder: Path) -> None:
+        built.append(version.number)
+        folder.mkdir()
+        (folder / "model").write_bytes(content)
+
+    monkeypatch.setattr("erda.serve.routes.export", export)
+    slow = [requests.get(f"{served.url}/v1/export", stream=True, timeout=60) for _ in range(12)]
+    assert set(built) == {2}
+    assert len(built) <= THREADS["heavy"], "one for each thread, before the first is finished"
+    with zipfile.ZipFile(io.BytesIO(slow[0].content)) as file:
+        assert file.read("extractor/model") == content
+    for one in slow:
+        one.close()
+
+
+def test_a_stop_rejects_the_teachings_that_wait(
+    extractor: Extractor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("erda.serve.launch.STOP_SECONDS", 1)
+    slow = SlowWords()
+    body = {"relation": "near", "examples": ["[[a]] y {{b}}", "[[c]] y {{d}}"]}
+    with ThreadPoolExecutor(20) as pool, serving(Extractor.open(extractor.folder, encoder=slow)) as served:
+        served.get("/ready")
+        slow.waits = True
+        answers = [pool.submit(requests.post, f"{served.url}/v1/teach", json=body) for _ in range(20)]
+        assert slow.reached.wait(60)
+        while served.app.state.service.n_writes < len(answers):
+            sleep(0.01)
+        served.server.should_exit = True
+        found = [one.result() for one in answers]
+        slow.go_on.set()
+    assert {(one.status_code, one.json()["error"]) for one in found} == {(503, "stopping")}
+    assert not [one for one in caplog.records if one.exc_info]
+
+
 def test_a_hundred_teachings_at_once_are_all_kept(served: Served) -> None:
     def teach(number: int) -> Any:
         body = {"relation": f"relation {number}", "examples": [f"[[a{number}]] is {{{{b{number}}}}} ."]}
@@ -180,14 +248,15 @@ def test_answers_go_on_while_the_store_is_gone_and_follow_it_when_it_is_back(
     failure = served.post("/v1/teach", {"relation": "has", "examples": ["[[Ann]] has a {{cat}} ."]}, 503)
     assert failure["error"] == "store_unavailable"
     assert str(store) not in failure["message"]
-    trouble = served.get("/ready")["trouble"]
-    assert "gone" in trouble
+    ready = served.call("GET", "/ready")
+    assert (ready.status_code, ready.json()["error"]) == (503, "store_unavailable")
+    assert "the store was deleted or moved" in ready.json()["message"]
     assert served.post("/v1/review/next", {}, 503)["error"] == "store_unavailable"
     assert not store.exists()
     shutil.copytree(copy, store)
     assert served.post("/v1/predict", {"text": QUESTION})["version"] == 2
     assert served.post("/v1/teach", {"relation": "has", "examples": ["[[Ann]] has a {{cat}} ."]})["version"] == 3
-    assert served.get("/ready")["trouble"] == ""
+    assert served.get("/ready")["status"] == "ready"
 
 
 def test_a_full_disk_is_told_and_nothing_is_lost(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

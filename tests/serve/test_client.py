@@ -1,9 +1,12 @@
 """`erda.Client` gives what `Extractor` gives."""
 
+import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import requests
 from toy_server import QUESTION, Served, serving, toy_store
 from toy_words import BORN, FOUNDED, QUESTIONS
 
@@ -109,6 +112,48 @@ def test_faults_are_those_of_the_library(client: Client, extractor: Extractor) -
         with pytest.raises(ErdaError, match="token is missing"):
             Client(served.url).predict(QUESTION)
         assert Client(served.url, token="x" * 20).predict(QUESTION).relation == "founded by"
+
+
+@pytest.mark.parametrize("status", [200, 502])
+def test_any_other_answer_is_one_fault_that_quotes_it(
+    tmp_path: Path, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = {"text": "", "head": "a", "tail": "b", "tokens": ["a"], "head_span": [0, 1], "tail_span": [4, 5]}
+    lists = {one: [row] for one in ("answers", "relations", "suggestions", "examples", "versions", "moved")}
+    other = [[], None, {}, {"version": 1, "answers": []}, {"version": 1, **lists, "pair": row, "confusion": [row]}]
+    bodies = [
+        b"<html>a proxy</html>",
+        b'{"version": 1, "ans',
+        b"[" * 100_000,
+        *(json.dumps(one).encode() for one in other),
+    ]
+    calls: list[Callable[[Client], object]] = [
+        lambda client: client.relations,
+        lambda client: client.examples("x"),
+        lambda client: client.predict(QUESTION),
+        lambda client: client.extract("a"),
+        lambda client: client.explain(QUESTION),
+        lambda client: client.evaluate([QUESTION]),
+        lambda client: client.suggest("x", ["a"]),
+        lambda client: client.review(["a"]),
+        lambda client: client.teach("x", [QUESTION]),
+        lambda client: client.teach("x", [QUESTION] * 501),
+        lambda client: client.tune([QUESTION]),
+        lambda client: client.history(),
+        lambda client: client.export(tmp_path / "export"),
+    ]
+
+    client, answer = Client("http://127.0.0.1:9"), requests.Response()
+    answer.status_code = status
+    monkeypatch.setattr(client._http, "request", lambda *given, **options: answer)
+    for body in bodies:
+        answer._content = body
+        for call in calls:
+            with pytest.raises(ErdaError) as fault:
+                call(client)
+            assert not body.startswith(b"<") or f"(status {status}, no content type) begins with '<html>" in str(
+                fault.value
+            )
 
 
 def test_a_review_goes_on_from_one_client_to_the_next(served: Served) -> None:
