@@ -14,9 +14,7 @@ from typing import Any, TypeVar, overload
 import requests
 
 from erda.answers import Answer, Evaluation, Explanation, Extraction, Suggestion, Taught, Tuned
-from erda.app.candidates import Candidate
 from erda.app.inputs import ExampleInput, labelled_rows_of
-from erda.app.review import ReviewProgress
 from erda.app.state import Lesson, VersionInfo
 from erda.app.texts import AnnotatedText, is_annotated, read_annotated
 from erda.data.formats.jsonl_examples import example_to_json
@@ -122,12 +120,6 @@ class Client:
         body = {"relation": relation, "texts": list(texts), "n": n}
         rows = self._call(list[wire.SentenceRow], "POST", "/v1/suggest", body, field="suggestions")
         return [one.value(Suggestion) for one in rows]
-
-    def review(
-        self, texts: Iterable[str] | None = None, *, relation: str | None = None, pronouns: bool = True
-    ) -> ClientReview:
-        """Judge pairs of entities of texts, one after another; without texts, continue with the server's texts."""
-        return ClientReview(self, texts, relation=relation, pronouns=pronouns)
 
     # -- teaching ------------------------------------------------------------------------------------------------------
 
@@ -303,67 +295,3 @@ def sent_rows(examples: Iterable[ExampleInput], *, labelled: bool = False) -> li
         row = {name: row[name] for name in names if row.get(name)}
         rows.append(row if holds or not labelled else {**row, "holds": False})
     return rows
-
-
-class ClientReview:
-    """A review on a server, with the members of `Review`: `current` is the pair to decide about, or None.
-
-    Without texts, the review that is open on the server continues.
-    """
-
-    def __init__(self, client: Client, texts: Iterable[str] | None, *, relation: str | None, pronouns: bool) -> None:
-        self._client, self.relation = client, relation
-        self._done: list[list[str]] = []  # keys of each decision of this object
-        if texts is not None:
-            client._result("/v1/review/texts", {"texts": list(texts), "pronouns": pronouns, "job": True})
-        self._view = self._post("next")
-
-    @property
-    def current(self) -> Candidate | None:
-        """The pair to decide about."""
-        return self._view.pair.value(Candidate) if self._view.pair else None
-
-    def judge(self, *, holds: bool, relation: str | None = None) -> None:
-        """Say whether the proposed relation holds, or that another relation does."""
-        self._decide("judge", key=self._key, holds=holds, instead=relation)
-
-    def skip(self) -> None:
-        """Decide nothing about the current pair, and do not show it again."""
-        self._decide("judge", key=self._key, holds=None)
-
-    def accept(self, min_confidence: float) -> int:
-        """Accept all pairs of at least this confidence in one version; return their number."""
-        self._decide("accept", min_confidence=min_confidence)
-        return len(self._view.keys)
-
-    def undo(self) -> bool:
-        """Take the last decision of this object back and show its pair again; return whether there was one."""
-        if not self._done:
-            return False
-        self._view = self._post("undo", keys=self._done[-1])
-        self._done.pop()
-        return True
-
-    @property
-    def progress(self) -> ReviewProgress:
-        """Counts so far, of all reviews."""
-        return decode(self._view.model_dump(), ReviewProgress, error=ModelError)
-
-    @property
-    def why_nothing(self) -> str:
-        """The reason why there is no current pair."""
-        return self._view.reason
-
-    @property
-    def _key(self) -> str:
-        if (current := self.current) is None:
-            raise DataError(self.why_nothing)
-        return current.key
-
-    def _decide(self, what: str, **body: Any) -> None:
-        self._view = self._post(what, **body)
-        if self._view.keys:
-            self._done.append(self._view.keys)
-
-    def _post(self, what: str, **body: Any) -> wire.ReviewReply:
-        return self._client._call(wire.ReviewReply, "POST", f"/v1/review/{what}", {"relation": self.relation, **body})
