@@ -169,9 +169,10 @@ def test_listings_and_answers_do_not_wait_for_long_requests(served: Served, monk
     with ThreadPoolExecutor(n_heavy) as pool:
         try:
             waiting = [pool.submit(requests.post, f"{served.url}/v1/suggest", json=body) for _ in range(n_heavy)]
-            while (full := served.call("POST", "/v1/suggest", {**body, "relation": ""})).status_code != 503:
+            while served.app.state.service._n_heavy < n_heavy:
                 sleep(0.01)
-            assert (full.json()["error"], full.headers["retry-after"]) == ("queue_full", "1")
+            full = served.call("POST", "/v1/suggest", body)
+            assert (full.status_code, full.json()["error"], full.headers["retry-after"]) == (503, "queue_full", "1")
             for path in ("/ready", "/v1/relations", "/v1/history", "/v1/examples?relation=born in"):
                 served.get(path)
             served.post("/v1/extract", {"text": "SpaceX was founded by Elon ."})
@@ -200,7 +201,7 @@ def test_a_stop_rejects_the_teachings_that_wait(
         slow.waits = True
         answers = [pool.submit(requests.post, f"{served.url}/v1/teach", json=body) for _ in range(20)]
         assert slow.reached.wait(60)
-        while served.app.state.service.n_writes < len(answers):
+        while served.app.state.service._n_writes < len(answers):
             sleep(0.01)
         served.server.should_exit = True
         found = [one.result() for one in answers]

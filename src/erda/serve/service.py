@@ -76,7 +76,7 @@ class Service:
         self.is_stopping: Callable[[], bool] = lambda: False
         self._lanes = {lane: ThreadPoolExecutor(n, f"erda-{lane}") for lane, n in THREADS.items()}
         self._writer = ThreadPoolExecutor(1, "erda-writes")
-        self._lock, self.n_writes, self._n_heavy = Lock(), 0, 0
+        self._lock, self._n_writes, self._n_heavy = Lock(), 0, 0
         self._seen: tuple[int, ...] | None = ()  # nothing yet
         self._writer.submit(self._publish)
 
@@ -124,7 +124,7 @@ class Service:
         head = file_state(self.folder / HEAD)
         with self._lock:
             loaded = self._writer.submit(self._refresh) if head != self._seen else None
-            self._seen, is_free = head, self.n_writes == 0
+            self._seen, is_free = head, self._n_writes == 0
         if loaded and is_free:  # else the write in progress loads it, and answers go on meanwhile
             with suppress(TimeoutError):
                 loaded.result(FOLLOW_SECONDS)
@@ -157,7 +157,7 @@ class Service:
     def write_later(self, work: Callable[[Extractor], T]) -> Future[T]:
         """Queue a write."""
         with self._lock:
-            self.n_writes += 1
+            self._n_writes += 1
         return self._writer.submit(self._written, work)
 
     def _written(self, work: Callable[[Extractor], T]) -> T:
@@ -169,7 +169,7 @@ class Service:
             return done
         finally:
             with self._lock:
-                self.n_writes -= 1
+                self._n_writes -= 1
 
     def _publish(self) -> None:
         """Answer from the newest version, once its method is built and fitted."""
