@@ -13,14 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
-from threading import Event, Timer
-from time import sleep
+from threading import Timer
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 import requests
-from test_jobs import SlowWords
 from toy_server import QUESTION, Served, serving, wait_for
 
 from erda.app.extractor import Extractor
@@ -160,54 +158,6 @@ def test_large_and_many_are_rejected_with_the_known_statuses(extractor: Extracto
         assert (full.status_code, full.json()["error"], full.headers["retry-after"]) == (503, "queue_full", "1")
     with serving(extractor, limits=ServerLimits(n_jobs=0)) as served:
         assert served.post("/v1/extract", {"documents": [{"text": "x"}]}, 503)["error"] == "queue_full"
-
-
-def test_listings_and_answers_do_not_wait_for_long_requests(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    n_heavy, go_on = served.app.state.service.limits.n_heavy, Event()
-    monkeypatch.setattr("erda.serve.routes.suggest", lambda *given, **options: go_on.wait(60) and [])
-    body = {"relation": "born in", "texts": ["Ada met Bob ."]}
-    with ThreadPoolExecutor(n_heavy) as pool:
-        try:
-            waiting = [pool.submit(requests.post, f"{served.url}/v1/suggest", json=body) for _ in range(n_heavy)]
-            while served.app.state.service._n_heavy < n_heavy:
-                sleep(0.01)
-            full = served.call("POST", "/v1/suggest", body)
-            assert (full.status_code, full.json()["error"], full.headers["retry-after"]) == (503, "queue_full", "1")
-            for path in ("/ready", "/v1/relations", "/v1/history", "/v1/examples?relation=born in"):
-                served.get(path)
-            served.post("/v1/extract", {"text": "SpaceX was founded by Elon ."})
-            served.post("/v1/predict", {"text": QUESTION})
-        finally:
-            go_on.set()
-    assert {one.result().status_code for one in waiting} == {200}
-
-
-def test_an_export_is_built_once_for_all_slow_readers(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    built = list[Path]()
-    monkeypatch.setattr("erda.serve.routes.export", lambda version, folder: (folder.mkdir(), built.append(folder)))
-    slow = [requests.get(f"{served.url}/v1/export", stream=True, timeout=60) for _ in range(12)]
-    assert len(built) == 1
-    assert {one.content for one in slow} == {slow[0].content}
-
-
-def test_a_stop_rejects_the_teachings_that_wait(
-    extractor: Extractor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("erda.serve.launch.STOP_SECONDS", 1)
-    slow = SlowWords()
-    body = {"relation": "near", "examples": ["[[a]] y {{b}}", "[[c]] y {{d}}"]}
-    with ThreadPoolExecutor(20) as pool, serving(Extractor.open(extractor.folder, encoder=slow)) as served:
-        served.get("/ready")
-        slow.waits = True
-        answers = [pool.submit(requests.post, f"{served.url}/v1/teach", json=body) for _ in range(20)]
-        assert slow.reached.wait(60)
-        while served.app.state.service._n_writes < len(answers):
-            sleep(0.01)
-        served.server.should_exit = True
-        found = [one.result() for one in answers]
-        slow.go_on.set()
-    assert {(one.status_code, one.json()["error"]) for one in found} == {(503, "stopping")}
-    assert not [one for one in caplog.records if one.exc_info]
 
 
 def test_a_hundred_teachings_at_once_are_all_kept(served: Served) -> None:
