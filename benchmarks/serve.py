@@ -1,4 +1,4 @@
-"""Measure the server on loopback: first answer, throughput with 32 clients, answers during teaching, memory.
+"""Measure the server on loopback: first answer, throughput, answers during teaching and suggestions, memory.
 
     python benchmarks/serve.py            about five minutes; prints a table and exits with 1 if a bound is missed
     python benchmarks/serve.py --quick    a tenth of the work, for a look
@@ -15,6 +15,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -22,7 +23,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from serve_clients import WORDS, sentence
 
 N_CLIENTS = 32
 N_ROUNDS = 5  # of server and in-process batch in turn
+UNMARKED = str.maketrans("", "", "[]{}")
 CLIENTS = Path(__file__).with_name("serve_clients.py")
 
 
@@ -59,7 +61,14 @@ class Connection:
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
         """Send JSON and return the answer; any other status than 200 raises."""
-        self._http.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        return self._answer("POST", path, json.dumps(body))
+
+    def get(self, path: str) -> Any:
+        """Return the answer; any other status than 200 raises."""
+        return self._answer("GET", path)
+
+    def _answer(self, method: str, path: str, body: str | None = None) -> Any:
+        self._http.request(method, path, body, {"Content-Type": "application/json"} if body else {})
         answer = self._http.getresponse()
         content = answer.read()
         if answer.status != 200:
@@ -180,6 +189,38 @@ def slowdown(port: int, n_relations: int) -> Slowdown:
     return Slowdown(idle, sorted(times), statistics.median(taught))
 
 
+def listings_during_suggestions(port: int, n_texts: int) -> list[float]:
+    """Seconds of cheap reads while four clients search texts, sorted."""
+    texts = [[f"{number} {sentence(number)}".translate(UNMARKED) for number in range(i, i + n_texts)] for i in range(4)]
+    searches = [
+        threading.Thread(
+            target=Connection(port).post, args=("/v1/suggest", {"relation": f"{WORDS[0]} 0", "texts": some})
+        )
+        for some in texts
+    ]
+    for one in searches:
+        one.start()
+    reading, times = Connection(port), list[float]()
+    while any(one.is_alive() for one in searches):
+        for path in ("/ready", "/v1/relations", "/v1/history"):
+            start = time.perf_counter()
+            reading.get(path)
+            times.append(time.perf_counter() - start)
+    return sorted(times)
+
+
+def memory_with_slow_readers(port: int, pid: int) -> float:
+    """Resident memory in megabytes while 12 clients have asked for an export and do not read it."""
+    with ExitStack() as stack:
+        for _ in range(12):
+            slow = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            slow.sendall(b"GET /v1/export HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert slow.recv(12) == b"HTTP/1.1 200"
+        time.sleep(2)
+        return memory(pid)
+
+
 def memory(pid: int) -> float:
     """Resident memory of a process in megabytes."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
@@ -206,6 +247,8 @@ def main() -> int:
             load(port, n_requests)
             after = memory(pid)
             slow = slowdown(port, 100 // scale)
+            listings = listings_during_suggestions(port, 400 // scale)
+            with_readers = memory_with_slow_readers(port, pid)
     ratio, (least, *_, most) = statistics.median(rates.ratios), sorted(rates.ratios)
     figures = [
         Figure("first answer after start", first, 2.0, "s"),
@@ -213,6 +256,8 @@ def main() -> int:
         Figure("slowest answer during teaching, of idle median", slow.teaching[-1] / slow.median, 5, "x"),
         Figure(f"memory after {n_requests:,} requests", after, 350, "MB"),
         Figure(f"growth over {n_requests:,} requests", after - before, 20, "MB"),
+        Figure("95 % of listings during four suggestions", 1000 * listings[int(0.95 * len(listings))], 100, "ms"),
+        Figure("memory with 12 slow readers of an export", with_readers, 350, "MB"),
     ]
     print(
         f"in-process {rates.batch:.0f}/s; server {rates.server:.0f}/s, p95 {rates.p95:.0f} ms; ratios {least:.2f} to "

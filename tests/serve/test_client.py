@@ -1,9 +1,11 @@
 """`erda.Client` gives what `Extractor` gives."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import requests
 from toy_server import QUESTION, Served, serving, toy_store
 from toy_words import BORN, FOUNDED, QUESTIONS
 
@@ -111,25 +113,32 @@ def test_faults_are_those_of_the_library(client: Client, extractor: Extractor) -
         assert Client(served.url, token="x" * 20).predict(QUESTION).relation == "founded by"
 
 
-def test_a_review_goes_on_from_one_client_to_the_next(served: Served) -> None:
-    text = "Bern is the capital of Switzerland . Riga is the capital of Latvia ."
-    review = Client(served.url).review([text])
-    first = review.current
-    assert first is not None
-    assert first.relation == "capital of"
-    review.judge(holds=True)
-    review.skip()
-    assert (review.progress.n_judged, review.progress.accepted) == (1, 1.0)
-    assert review.undo()
-    assert review.undo()
-    assert not review.undo()
-    assert review.current == first
-    review.judge(holds=False)
-    other = Client(served.url).review()
-    assert other.progress.n_no == {"capital of": 1}
-    assert other.current != first
-    while other.current:
-        other.skip()
-    assert "Every likely pair" in other.why_nothing
-    with pytest.raises(DataError, match="pair"):
-        other.judge(holds=True)
+@pytest.mark.parametrize("status", [200, 502])
+def test_any_other_answer_is_one_fault_that_quotes_it(
+    tmp_path: Path, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = {"text": "", "head": "a", "tail": "b", "tokens": ["a"], "head_span": [0, 1], "tail_span": [4, 5]}
+    lists = {one: [row] for one in ("answers", "relations", "suggestions", "examples", "versions", "moved")}
+    other = [[], None, {}, {"version": 1, "answers": []}, {"version": 1, **lists, "pair": row, "confusion": [row]}]
+    bodies = [
+        b"<html>a proxy</html>",
+        b'{"version": 1, "ans',
+        b"[" * 100_000,
+        *(json.dumps(one).encode() for one in other),
+    ]
+    calls = [
+        *(("examples", "x"), ("extract", "a"), ("suggest", "x", ["a"]), ("history",), ("export", tmp_path / "export")),
+        *((name, [QUESTION]) for name in ("evaluate", "tune")),
+        *((name, QUESTION) for name in ("predict", "explain")),
+        *(("teach", "x", [QUESTION] * n) for n in (1, 501)),
+    ]
+    client, answer = Client("http://127.0.0.1:9"), requests.Response()
+    answer.status_code = status
+    monkeypatch.setattr(client._http, "request", lambda *given, **options: answer)
+    for body in bodies:
+        answer._content = body
+        for name, *given in calls:
+            with pytest.raises(ErdaError) as fault:
+                getattr(client, name)(*given)
+            said = f"(status {status}, no content type) begins with '<html>"
+            assert said in str(fault.value) or not body.startswith(b"<")

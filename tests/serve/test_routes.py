@@ -34,7 +34,8 @@ def test_answers_are_those_of_the_library_and_name_their_version(served: Served,
         ({"text": 3}, "text", "expected text"),
         ({"text": QUESTION, "tpo": 1}, "tpo", "not known"),
         ({"text": "no marks"}, "", "no head is marked"),
-        ({"questions": [QUESTION, "no marks"]}, "examples[1]", "no head is marked"),
+        ({"questions": [QUESTION, "no marks"]}, "questions[1]", "no head is marked"),
+        ([], "body", "expected"),
         ({**OFFSETS, "tail": {"span": [4, 5], "name": "Elon"}}, "", "characters 4 to 5 of the text are 'e', not"),
         ({**OFFSETS, "tail": {"span": [22, 99]}}, "", "ends after the last character"),
         ({"text": QUESTION, "questions": []}, "", "not both"),
@@ -63,7 +64,7 @@ def test_extraction_keeps_offsets_and_says_which_tagger_ran(served: Served) -> N
 
 def test_health_readiness_metrics_and_page(served: Served) -> None:
     assert served.get("/health")["status"] == "UP"
-    assert served.get("/ready") == {"status": "ready", "version": 2, "trouble": ""}
+    assert served.get("/ready") == {"status": "ready", "version": 2}
     served.post("/v1/predict", {"text": QUESTION})
     metrics = served.call("GET", "/metrics").text
     assert 'erda_requests_total{method="POST",route="/v1/predict",status="200"} 1.0' in metrics
@@ -106,6 +107,8 @@ def test_tasks_get_regions_and_relations(served: Served) -> None:
     task = {"id": 1, "data": {"body": "SpaceX was founded by Elon ."}}
     drawn = [{"value": {"start": a, "end": b, "labels": [c]}} for a, b, c in ((0, 6, "ORG"), (22, 26, "\ud800"))]
     tasks = [task | {"annotations": [{"result": drawn}]}, task, {"data": {"body": 3}}, {"data": {"text": "no body"}}]
+    tasks += [task | {"annotations": [{"result": wrong}]} for wrong in (5, [5], "ab", {"a": 1})]
+    tasks.append(task | {"annotations": [{"result": [{"value": {**drawn[0]["value"], "labels": {"a": 1}}}]}]})
     found = served.post("/predict", {"tasks": tasks, "label_config": CONFIG})
     assert found["model_version"] == "erda-2"
     first, second, *empty = found["results"]
@@ -114,7 +117,8 @@ def test_tasks_get_regions_and_relations(served: Served) -> None:
     assert head["value"] == {"start": 0, "end": 6, "text": "SpaceX", "labels": ["ORG"]}
     assert (relation["from_id"], relation["to_id"], relation["labels"]) == (head["id"], tail["id"], ["founded by"])
     assert {one["value"]["text"] for one in second["result"] if one["type"] == "labels"} == {"SpaceX", "Elon"}
-    assert [one["result"] for one in empty] == [[], []]
+    assert [one["result"] for one in empty[:6]] == [[]] * 6
+    assert empty[6]["result"], "a region that cannot be read is as if it was not drawn"
 
 
 def posts(document: Any) -> Iterator[tuple[str, Any]]:

@@ -195,8 +195,8 @@ class Store:
         place = self.folder / HEAD
         if not place.is_file():
             raise ModelError(
-                f"{place} is gone: the store was deleted or moved. What is in memory still answers; "
-                "save(folder) writes it to another place."
+                f"{place} is gone: the store was deleted or moved. What is in memory still answers. "
+                "Put the store back, or save what is in memory to another folder."
             )
         found = read_json(place, StoreMarker, **DECODING).format
         if found != FORMAT:

@@ -62,7 +62,7 @@ def build_application(
         app.add_middleware(write)
     app.add_middleware(
         Guard,
-        limits=settings.limits,
+        service=service,
         hosts=frozenset(one.lower().strip("[]") for one in (*LOOPBACK, settings.host, *settings.hosts)),
         any_address=not is_loopback(settings.host),
         token=settings.token,

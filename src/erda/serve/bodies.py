@@ -95,9 +95,9 @@ class LabelledBody(ExampleBody):
 SentenceBodies = Annotated[list[Sentence | ExampleBody], Field(max_length=50_000)]
 
 
-def read_sentences(bodies: Iterable[str | ExampleBody]) -> list[Example]:
+def read_sentences(bodies: Iterable[str | ExampleBody], what: str = "example") -> list[Example]:
     """Read the sentences of a request; all faults are reported at once."""
-    return read_each(bodies, lambda one: example_of(one) if isinstance(one, str) else one.example())
+    return read_each(bodies, lambda one: example_of(one) if isinstance(one, str) else one.example(), what=what)
 
 
 def refuse_many(given: Sized, most: int, where: str) -> None:

@@ -9,26 +9,26 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import requests
 
 from erda.answers import Answer, Evaluation, Explanation, Extraction, Suggestion, Taught, Tuned
-from erda.app.candidates import Candidate
 from erda.app.inputs import ExampleInput, labelled_rows_of
-from erda.app.review import RECENT, ReviewProgress
 from erda.app.state import Lesson, VersionInfo
 from erda.app.texts import AnnotatedText, is_annotated, read_annotated
 from erda.data.formats.jsonl_examples import example_to_json
-from erda.errors import DataError, ErdaError, ModelError
-from erda.files import decode, user_path
+from erda.errors import DataError, ErdaError, ModelError, one_line
+from erda.files import decode, decode_json, user_path
 from erda.serve import wire
 from erda.text.marks import Mark
 from erda.types import Example, Relation
 
+T = TypeVar("T")
 BATCH = 500  # sentences per request
 SECONDS = 300.0  # for an answer
 POLL_SECONDS = 0.2  # between two looks at a job
+CHECK = "Is erda serve at this address, and of the same version?"
 NO_TOKEN = "The token is missing or wrong. Pass it: Client(url, token=...)."
 
 
@@ -50,8 +50,7 @@ class Client:
     @property
     def relations(self) -> tuple[Relation, ...]:
         """The known relations, in the order of teaching."""
-        found = self._call("GET", "/v1/relations")["relations"]
-        return tuple(Relation(one["id"], one["name"], one["description"]) for one in found)
+        return tuple(self._call(list[Relation], "GET", "/v1/relations", field="relations"))
 
     def examples(self, relation: str) -> tuple[Lesson, ...]:
         """The examples of a relation; `take_back` accepts their numbers."""
@@ -62,8 +61,8 @@ class Client:
         return self._lessons(relation, "counterexamples")
 
     def _lessons(self, relation: str, kind: str) -> tuple[Lesson, ...]:
-        found = self._call("GET", "/v1/examples", params={"relation": relation}).get(kind, ())
-        return tuple(Lesson(one["number"], one.get("teaching", 0), wire.read_example(one)) for one in found)
+        rows = self._call(list[wire.SentenceRow], "GET", "/v1/examples", field=kind, params={"relation": relation})
+        return tuple(one.value(Lesson, relation=one.relation) for one in rows)
 
     @overload
     def predict(  # type: ignore[overload-overlap]  # a str is also an iterable of str
@@ -83,7 +82,9 @@ class Client:
         answers = list[Answer]()
         for start in range(0, len(rows), BATCH):
             body = {"questions": rows[start : start + BATCH], "top": top, "min_confidence": min_confidence}
-            answers += [wire.read_answer(one) for one in self._call("POST", "/v1/predict", body)["answers"]]
+            answers += [one.answer() for one in self._call(wire.AnswersReply, "POST", "/v1/predict", body).answers]
+        if len(answers) != len(rows):
+            raise ModelError(f"{self.url}: {len(answers)} answers to {len(rows)} questions. {CHECK}")
         return answers
 
     def extract(
@@ -103,27 +104,22 @@ class Client:
                 one if isinstance(one, str) else {"span": [one.start, one.end], "id": one.id, "type": one.type}
                 for one in entities
             ]
-        return wire.read_extraction(self._call("POST", "/v1/extract", body))
+        return self._call(wire.ExtractionReply, "POST", "/v1/extract", body).value()
 
     def explain(self, given: ExampleInput) -> Explanation:
         """Explain an answer by similar examples and influential words."""
-        return wire.read_explanation(self._call("POST", "/v1/explain", sent_rows([given])[0]))
+        return self._call(wire.ExplanationReply, "POST", "/v1/explain", sent_rows([given])[0]).value()
 
     def evaluate(self, questions: Iterable[ExampleInput], *, no_relation: Collection[str] = ()) -> Evaluation:
         """Compare answers with the truth."""
         body = {"examples": sent_rows(questions), "no_relation": list(no_relation)}
-        return wire.read_evaluation(self._call("POST", "/v1/evaluate", body))
+        return self._call(wire.EvaluationReply, "POST", "/v1/evaluate", body).value()
 
     def suggest(self, relation: str, texts: Iterable[str], *, n: int = 10) -> list[Suggestion]:
         """Suggest sentences of unlabelled texts as examples of a relation, most useful first."""
-        row = self._call("POST", "/v1/suggest", {"relation": relation, "texts": list(texts), "n": n})
-        return [Suggestion(wire.read_example(one), one["confidence"]) for one in row["suggestions"]]
-
-    def review(
-        self, texts: Iterable[str] | None = None, *, relation: str | None = None, pronouns: bool = True
-    ) -> ClientReview:
-        """Judge pairs of entities of texts, one after another; without texts, continue with the server's texts."""
-        return ClientReview(self, texts, relation=relation, pronouns=pronouns)
+        body = {"relation": relation, "texts": list(texts), "n": n}
+        rows = self._call(list[wire.SentenceRow], "POST", "/v1/suggest", body, field="suggestions")
+        return [one.value(Suggestion) for one in rows]
 
     # -- teaching ------------------------------------------------------------------------------------------------------
 
@@ -158,14 +154,15 @@ class Client:
     def _teach(self, named: dict[str, Any], *some: Iterable[ExampleInput]) -> Taught:
         kinds = ("examples", "counterexamples", "unrelated")
         rows = {kind: sent_rows(one) for kind, one in zip(kinds, some, strict=True)}
-        is_long = sum(map(len, rows.values())) > BATCH
-        row = self._call("POST", "/v1/teach", {**named, **rows, "job": is_long})
-        return wire.read_taught(self._result(row["id"]) if is_long else row)
+        body = {**named, **rows, "job": sum(map(len, rows.values())) > BATCH}
+        if not body["job"]:
+            return self._call(wire.TaughtReply, "POST", "/v1/teach", body).value()
+        return decode(self._result("/v1/teach", body), wire.TaughtReply, error=ModelError).value()
 
     def judge(self, example: ExampleInput, relation: str, *, holds: bool = True) -> Taught:
         """Say whether a known relation holds in a sentence: it becomes an example or a counterexample."""
         body = {**sent_rows([example])[0], "relation": relation, "holds": holds}
-        return wire.read_taught(self._call("POST", "/v1/judge", body))
+        return self._call(wire.TaughtReply, "POST", "/v1/judge", body).value()
 
     def take_back(self, number: int) -> int:
         """Undo the teaching of one example, selected by its number; return the new version."""
@@ -193,7 +190,7 @@ class Client:
 
     def tune(
         self,
-        labelled: Iterable[ExampleInput] | Iterable[AnnotatedText | wire.Row],
+        labelled: Iterable[ExampleInput] | Iterable[AnnotatedText | Mapping[str, Any]],
         *,
         precision: float = 0.9,
         no_relation: Collection[str] = (),
@@ -205,7 +202,7 @@ class Client:
         else:
             asked = {"examples": sent_rows(given, labelled=True)}  # type: ignore[arg-type]
         body = {**asked, "precision": precision, "no_relation": list(no_relation)}
-        return decode(self._call("POST", "/v1/tune", body), Tuned)
+        return self._call(Tuned, "POST", "/v1/tune", body)
 
     # -- versions ------------------------------------------------------------------------------------------------------
 
@@ -219,7 +216,7 @@ class Client:
 
     def history(self) -> list[VersionInfo]:
         """List all versions on disk, oldest first."""
-        return [VersionInfo(**one) for one in self._call("GET", "/v1/history")["versions"]]
+        return self._call(list[VersionInfo], "GET", "/v1/history", field="versions")
 
     def export(self, folder: str | Path) -> Path:
         """Write the current version as a folder that answers without erda."""
@@ -227,42 +224,63 @@ class Client:
         if place.exists():
             raise DataError(f"{place} exists; name another folder.")
         place.parent.mkdir(parents=True, exist_ok=True)
-        content = io.BytesIO(self._answer("GET", "/v1/export").content)
-        with TemporaryDirectory(dir=place.parent) as beside, zipfile.ZipFile(content) as file:
-            file.extractall(beside)  # never writes outside the folder
-            return (Path(beside) / "extractor").rename(place)
+        answer = self._answer("GET", "/v1/export")
+        try:
+            with TemporaryDirectory(dir=place.parent) as beside, zipfile.ZipFile(io.BytesIO(answer.content)) as file:
+                file.extractall(beside)  # never writes outside the folder
+                return (Path(beside) / "extractor").rename(place)
+        except (zipfile.BadZipFile, FileNotFoundError):
+            raise ModelError(f"{self.url}: no zip file of erda. {came_back(answer)}") from None
 
     # -- HTTP ----------------------------------------------------------------------------------------------------------
 
-    def _result(self, job: str) -> Any:
-        """Wait for a job; a job that failed raises."""
-        while (row := self._call("GET", f"/v1/jobs/{job}"))["state"] in ("waiting", "running"):
+    def _result(self, path: str, body: Any) -> dict[str, Any]:
+        """Start a job and wait for it; a job that failed raises."""
+        job = self._call(wire.JobReply, "POST", path, body)
+        while job.state in ("waiting", "running"):
             time.sleep(POLL_SECONDS)
-        if row["state"] != "done":
-            raise DataError((row.get("failure") or {}).get("message") or f"The job {job} was cancelled.")
-        return row["result"]
+            job = self._call(wire.JobReply, "GET", f"/v1/jobs/{job.id}")
+        if job.result is None:
+            raise DataError(job.failure.message if job.failure else f"The job {job.id} was cancelled.")
+        return job.result
 
     def _changed(self, method: str, path: str, body: Any = None, **more: Any) -> int:
-        return int(self._call(method, path, body, **more)["version"])
+        return self._call(wire.Reply, method, path, body, **more).version
 
-    def _call(self, method: str, path: str, body: Any = None, **more: Any) -> Any:
-        return self._answer(method, path, body, **more).json()
+    def _call(
+        self, kind: type[T], method: str, path: str, body: Any = None, *, field: str | None = None, **more: Any
+    ) -> T:
+        """Send a request and read its answer, or one field of it, as a value of `kind`."""
+        answer = self._answer(method, path, body, **more)
+        if field is None:
+            return self._read(answer, kind)
+        reply = self._read(answer, wire.Reply).model_extra or {}
+        return decode(reply.get(field), kind, place=f"{self.url}: {field}", error=ModelError, remedy=came_back(answer))
 
     def _answer(self, method: str, path: str, body: Any = None, **more: Any) -> requests.Response:
         try:
             answer = self._http.request(
                 method, self.url + path, json=body, timeout=self._seconds, allow_redirects=False, **more
             )
-            if answer.status_code < 300:
-                return answer
-            failure = answer.json()
-            message = NO_TOKEN if answer.status_code == 401 else str(failure["message"])
-        except (requests.RequestException, ValueError, KeyError, TypeError) as fault:
+        except requests.RequestException as fault:
             raise ModelError(
                 f"{self.url}: no answer of erda serve ({type(fault).__name__}). Is it running there?"
             ) from None
+        if answer.status_code < 300:
+            return answer
+        failure = self._read(answer, wire.Failure)
         kind = DataError if answer.status_code in (409, 422) else ModelError if answer.status_code == 503 else ErdaError
-        raise kind(message)
+        raise kind(NO_TOKEN if answer.status_code == 401 else failure.message)
+
+    def _read(self, answer: requests.Response, kind: type[T]) -> T:
+        return decode_json(answer.content, kind, place=self.url, error=ModelError, remedy=came_back(answer))
+
+
+def came_back(answer: requests.Response) -> str:
+    """Describe an answer that erda serve does not give."""
+    begins = one_line(answer.content[:80].decode("utf-8", "replace"))
+    about = f"status {answer.status_code}, {answer.headers.get('content-type', 'no content type')}"
+    return f"The answer ({about}) begins with '{begins}'. {CHECK}"
 
 
 def sent_rows(examples: Iterable[ExampleInput], *, labelled: bool = False) -> list[dict[str, Any]]:
@@ -277,71 +295,3 @@ def sent_rows(examples: Iterable[ExampleInput], *, labelled: bool = False) -> li
         row = {name: row[name] for name in names if row.get(name)}
         rows.append(row if holds or not labelled else {**row, "holds": False})
     return rows
-
-
-class ClientReview:
-    """A review on a server, with the members of `Review`: `current` is the pair to decide about, or None.
-
-    Without texts, the review that is open on the server continues.
-    """
-
-    def __init__(self, client: Client, texts: Iterable[str] | None, *, relation: str | None, pronouns: bool) -> None:
-        self._client, self.relation = client, relation
-        self._done: list[list[str]] = []  # keys of each decision of this object
-        if texts is not None:
-            client._call("POST", "/v1/review/texts", {"texts": list(texts), "pronouns": pronouns})
-        self._row = self._post("next")
-
-    @property
-    def current(self) -> Candidate | None:
-        """The pair to decide about."""
-        if (row := self._row["pair"]) is None:
-            return None
-        return Candidate(wire.read_example({**row, "relation": None}), row["relation"], row["confidence"], row["key"])
-
-    def judge(self, *, holds: bool, relation: str | None = None) -> None:
-        """Say whether the proposed relation holds, or that another relation does."""
-        self._decide("judge", key=self._key, holds=holds, instead=relation)
-
-    def skip(self) -> None:
-        """Decide nothing about the current pair, and do not show it again."""
-        self._decide("judge", key=self._key, holds=None)
-
-    def accept(self, min_confidence: float) -> int:
-        """Accept all pairs of at least this confidence in one version; return their number."""
-        self._decide("accept", min_confidence=min_confidence)
-        return len(self._row["keys"])
-
-    def undo(self) -> bool:
-        """Take the last decision of this object back and show its pair again; return whether there was one."""
-        if not self._done:
-            return False
-        self._row = self._post("undo", keys=self._done[-1])
-        self._done.pop()
-        return True
-
-    @property
-    def progress(self) -> ReviewProgress:
-        """Counts so far, of all reviews."""
-        row, recent = self._row, self._row["right"][-RECENT:]
-        share = sum(recent) / len(recent) if recent else None
-        return ReviewProgress(row["n_judged"], row["n_left"], share, row["n_yes"], row["n_no"], tuple(row["right"]))
-
-    @property
-    def why_nothing(self) -> str:
-        """The reason why there is no current pair."""
-        return str(self._row["reason"])
-
-    @property
-    def _key(self) -> str:
-        if self._row["pair"] is None:
-            raise DataError(self.why_nothing)
-        return str(self._row["pair"]["key"])
-
-    def _decide(self, what: str, **body: Any) -> None:
-        self._row = self._post(what, **body)
-        if self._row["keys"]:
-            self._done.append(self._row["keys"])
-
-    def _post(self, what: str, **body: Any) -> Any:
-        return self._client._call("POST", f"/v1/review/{what}", {"relation": self.relation, **body})

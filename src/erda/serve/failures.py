@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import logging
 import re
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from erda.app.version import NOTHING_TAUGHT
 from erda.errors import EXTRAS, BusyError, ErdaError, ModelError, WriteError, join_faults, not_installed, printable
 from erda.fields import fault_text
+from erda.serve.wire import Failure
 
-_EXAMPLE = re.compile(r"(?:^|: )example (\d+): ")
+_FIELDS = {"unrelated sentence": "unrelated"}  # other items of lists are fields in the singular
+_ITEM = re.compile(r"(?:^|: )((?:counter)?example|question|text|unrelated sentence) (\d+): ")
 _NAMES = {400: "unreadable", 404: "unknown_path", 405: "wrong_method"}
 _UNAVAILABLE: dict[type[ErdaError], str] = {
     BusyError: "busy",
@@ -25,15 +27,6 @@ _UNAVAILABLE: dict[type[ErdaError], str] = {
     ModelError: "store_unavailable",
 }
 log = logging.getLogger("erda.serve")
-
-
-class Failure(BaseModel):
-    """The body of every answer that is not a success."""
-
-    error: str  # a word for programs
-    message: str  # a sentence for people
-    where: str = ""  # the field, header or example at fault
-
 
 Documented = dict[int | str, dict[str, Any]]  # of FastAPI's `responses`
 FAILURES: Documented = {"default": {"model": Failure, "description": "A failure (docs/server.md lists the statuses)."}}
@@ -55,6 +48,11 @@ class Refused(Exception):  # noqa: N818 (an answer, not a fault of ours)
         self.status, self.failure = status, Failure(error=error, message=message, where=where)
 
 
+def stopping() -> Refused:
+    """The rejection of a request by a server that stops."""
+    return Refused(503, "stopping", "The server is stopping. Send the request again later.")
+
+
 def refusal(fault: Refused) -> JSONResponse:
     """The answer to a rejected request."""
     headers = {"retry-after": "1"} if fault.status == 503 else {}
@@ -68,8 +66,8 @@ def refused(fault: Exception, folder: Path) -> Refused:
     if isinstance(fault, Refused):
         return fault
     message = printable(str(fault)).replace(str(folder), "the store")
-    found = _EXAMPLE.search(message)
-    where = f"examples[{int(found[1]) - 1}]" if found else ""
+    found = _ITEM.search(message)
+    where = f"{_FIELDS.get(found[1], f'{found[1]}s')}[{int(found[2]) - 1}]" if found else ""
     if message == NOTHING_TAUGHT:
         return Refused(409, "nothing_taught", message)
     for kind, error in _UNAVAILABLE.items():
@@ -91,13 +89,20 @@ def add_failures(app: FastAPI, folder: Path) -> None:
 
     async def of_body(request: Request, fault: Exception) -> JSONResponse:
         assert isinstance(fault, RequestValidationError)
-        said = [(_place(one["loc"]), fault_text(one)) for one in fault.errors()]
-        message = join_faults([f"{place}: {text}" if place else text for place, text in said])
+        first = fault.errors()[0]
+        if first["type"] == "json_invalid":
+            place = JSONDecodeError(first["ctx"]["error"], fault.body, first["loc"][-1])  # line and column
+            return refusal(Refused(400, "unreadable", f"The body is not valid JSON: {place}.", "body"))
+        if first["type"] == "missing" and first["loc"] == ("body",):
+            return refusal(Refused(400, "unreadable", "The body is missing: send a JSON object.", "body"))
+        said = [(_place(one["loc"]) or "body", fault_text(one)) for one in fault.errors()]
+        message = join_faults([f"{place}: {text}" for place, text in said])
         return refusal(Refused(422, "invalid", printable(message), said[0][0]))
 
     async def of_path(request: Request, fault: Exception) -> JSONResponse:
         assert isinstance(fault, HTTPException)
-        answer = refusal(Refused(fault.status_code, _NAMES[fault.status_code], f"{fault.detail}.", request.url.path))
+        where = "body" if fault.status_code == 400 else request.url.path
+        answer = refusal(Refused(fault.status_code, _NAMES[fault.status_code], f"{fault.detail}.", where))
         answer.headers.update(fault.headers or {})
         return answer
 

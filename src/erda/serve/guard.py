@@ -12,6 +12,7 @@ import binascii
 import hashlib
 import hmac
 import ipaddress
+from asyncio import CancelledError
 from collections.abc import Callable
 from contextlib import suppress
 from time import perf_counter
@@ -21,8 +22,8 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from erda.serve.failures import Refused, refusal
-from erda.serve.service import ServerLimits
+from erda.serve.failures import Refused, refusal, stopping
+from erda.serve.service import Service
 
 Count = Callable[[Scope, int, float], None]  # receives the request, its status and its seconds
 
@@ -50,13 +51,13 @@ class Guard:
         self,
         app: ASGIApp,
         *,
-        limits: ServerLimits,
+        service: Service,
         hosts: frozenset[str],
         any_address: bool = False,
         token: str | None = None,
         count: Count,
     ) -> None:
-        self._app, self._limits, self._hosts, self._any_address = app, limits, hosts, any_address
+        self._app, self._service, self._hosts, self._any_address = app, service, hosts, any_address
         self._token, self._count, self._n_active = (token.encode() if token is not None else None), count, 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -65,7 +66,7 @@ class Guard:
             await self._app(scope, receive, send)
         if scope["type"] != "http":
             return
-        start, status = perf_counter(), 500
+        start, status = perf_counter(), 0
 
         async def guarded(message: Message) -> None:
             nonlocal status
@@ -79,9 +80,14 @@ class Guard:
         self._n_active += 1
         try:
             await self._answer(scope, receive, guarded)
+        except CancelledError:  # the time for requests in progress is over
+            if not self._service.is_stopping():
+                raise
+            if not status:
+                await refusal(stopping())(scope, receive, guarded)
         finally:
             self._n_active -= 1
-            self._count(scope, status, perf_counter() - start)
+            self._count(scope, status or 500, perf_counter() - start)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = HTTPConnection(scope)
@@ -95,7 +101,9 @@ class Guard:
                     await answer(scope, receive, send)
                     return
                 self._check_token(request)
-            if self._n_active > self._limits.n_active:
+            if self._service.is_stopping():
+                raise stopping()
+            if self._n_active > self._service.limits.n_active:
                 raise Refused(503, "queue_full", f"{self._n_active:,} requests are in progress. Ask again in a moment.")
             body = await self._body(request, receive)
         except Refused as fault:
@@ -140,11 +148,12 @@ class Guard:
 
     async def _body(self, request: HTTPConnection, receive: Receive) -> bytes:
         """Read the whole body, which is small; only JSON is accepted."""
-        headers, most = request.headers, self._limits.body_size
+        headers, most = request.headers, self._service.limits.body_size
         length = headers.get("content-length", "0")
         has_body = length != "0" or "transfer-encoding" in headers
         is_json = headers.get("content-type", "").partition(";")[0].strip().casefold() == "application/json"
-        if (request.scope["method"] not in ("GET", "HEAD", "OPTIONS", "DELETE") or has_body) and not is_json:
+        method = request.scope["method"]  # others, such as PUT, have no route
+        if (method == "POST" or (has_body and method in ("GET", "HEAD", "OPTIONS", "DELETE"))) and not is_json:
             how = "send 'Content-Type: application/json'."
             raise Refused(415, "not_json", f"The body must be JSON: {how}", "Content-Type")
         too_large = Refused(413, "too_large", f"The body is larger than {most:,} bytes. Send less at once.", "body")

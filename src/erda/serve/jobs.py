@@ -10,13 +10,13 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from time import time
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Path, Response
 from fastapi.responses import JSONResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import Field
 
 from erda.serve.failures import FAILURES, FAILURES_IN_JSON, Refused, refused, replies
 from erda.serve.service import Service, TheService, part_of_server
@@ -30,25 +30,14 @@ Progress = Callable[[int, int], None]  # receives (done, total)
 Work = Callable[[Progress], dict[str, Any]]
 
 
-@dataclass(slots=True)
-class Job:
+class Job(JobReply):
     """A job; `failure` is set once it has failed, `result` once it is done."""
 
-    kind: Literal["teach", "extract", "review"]
-    work: Work
-    total: int
-    id: str = field(default_factory=lambda: secrets.token_hex(8))
-    state: Literal["waiting", "running", "done", "failed", "cancelled"] = "waiting"
-    done: int = 0
-    created: float = field(default_factory=time)
-    failure: dict[str, str] | None = None
-    result: dict[str, Any] | None = None
-    is_cancelled: bool = False
+    is_cancelled: Annotated[bool, Field(exclude=True)] = False
 
     def row(self) -> dict[str, Any]:
-        """The job as clients see it, without its result."""
-        names = ("id", "kind", "state", "done", "total", "created", "failure")
-        return {name: getattr(self, name) for name in names}
+        """The job without its result."""
+        return self.model_dump(exclude={"result"})
 
 
 class Jobs:
@@ -58,7 +47,7 @@ class Jobs:
         self.by_id, self._service, self.is_stopping = dict[str, Job](), service, False
         self._thread = ThreadPoolExecutor(1, "erda-jobs")
 
-    def add(self, job: Job) -> JSONResponse:
+    def add(self, kind: Literal["teach", "extract", "review"], work: Work, total: int) -> JSONResponse:
         """Queue a job and answer with it; the oldest finished jobs are forgotten."""
         unfinished = sum(one.state not in FINISHED for one in self.by_id.values())
         if unfinished >= self._service.limits.n_jobs:
@@ -66,8 +55,9 @@ class Jobs:
         finished = [id for id, one in self.by_id.items() if one.state in FINISHED]
         for id in finished[: -self._service.limits.n_jobs]:
             del self.by_id[id]
+        job = Job(id=secrets.token_hex(8), kind=kind, state="waiting", done=0, total=total, created=time())
         self.by_id[job.id], accepted = job, JSONResponse(job.row(), 202)
-        self._thread.submit(self._run, job)
+        self._thread.submit(self._run, job, work)
         return accepted
 
     def stop(self) -> None:
@@ -75,7 +65,7 @@ class Jobs:
         self.is_stopping = True
         self._thread.shutdown(wait=True)
 
-    def _run(self, job: Job) -> None:
+    def _run(self, job: Job, work: Work) -> None:
         def progress(done: int, total: int) -> None:
             job.done, job.total = min(done, total), total
             if job.is_cancelled or self.is_stopping:
@@ -84,13 +74,12 @@ class Jobs:
         try:
             progress(0, job.total)
             job.state = "running"
-            job.result = job.work(progress)
+            job.result = work(progress)
             job.done, job.state = job.total, "done"
         except Exception as fault:
             if not job.is_cancelled:
-                job.failure = refused(fault, self._service.folder).failure.model_dump()
+                job.failure = refused(fault, self._service.folder).failure
             job.state = "cancelled" if job.is_cancelled else "failed"
-        job.work = lambda progress: {}  # a finished job keeps no sentences
 
 
 # -- routes ------------------------------------------------------------------------------------------------------------
@@ -119,7 +108,7 @@ async def list_jobs(jobs: TheJobs) -> Response:
 @router.get("/{id}", responses=JOB)
 async def get_job(job: TheJob) -> Response:
     """A job with its progress, and its result once it is done."""
-    return JSONResponse({**job.row(), "result": job.result})
+    return JSONResponse(job.model_dump())
 
 
 @router.delete("/{id}", responses=JOB)

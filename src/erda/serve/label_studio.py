@@ -7,6 +7,8 @@ without any, the tagger finds them. Nothing is fetched: the text of a task is in
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from itertools import chain
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Response
@@ -15,7 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from erda.answers import Answer
 from erda.app.version import Version
-from erda.errors import ErdaError, printable
+from erda.errors import DataError, ErdaError, printable
+from erda.files import decode
 from erda.serve.bodies import add_examples, refuse_many
 from erda.serve.failures import FAILURES, replies
 from erda.serve.service import TheService
@@ -69,7 +72,7 @@ async def predict_tasks(body: TasksBody, service: TheService) -> Response:
         results = [prediction(version, one, names) for one in body.tasks]
         return {"results": results, "model_version": model_version(version)}
 
-    return JSONResponse(await service.read(predicted))
+    return JSONResponse(await service.read(predicted, "heavy"))
 
 
 def model_version(version: Version) -> str:
@@ -89,7 +92,7 @@ def config_names(config: str) -> dict[str, str]:
 
 
 def prediction(version: Version, task: TaskBody, names: dict[str, str]) -> dict[str, Any]:
-    """The prediction of one task; a text that cannot be read has no suggestion."""
+    """The prediction of one task; a text or an annotation that cannot be read has no suggestion."""
     text = task.data.get(names["field"])
     try:
         found = version.extract(text, drawn_marks(task)).found if isinstance(text, str) else ()
@@ -117,11 +120,11 @@ def region(text: str, answer: Answer, role: str, names: dict[str, str]) -> dict[
 
 def drawn_marks(task: TaskBody) -> list[Mark] | None:
     """The regions that people have drawn; None if there are none."""
-    regions = (one for annotation in task.annotations for one in annotation.get("result") or ())
-    values = (one.get("value") for one in regions if isinstance(one, dict))
     marks = list[Mark]()
-    for value in values:
-        if isinstance(value, dict) and isinstance(value.get("start"), int) and isinstance(value.get("end"), int):
-            label = (value.get("labels") or [None])[0]
-            marks.append(Mark(value["start"], value["end"], type=printable(str(label)) if label else None))
+    results = decode([one.get("result") or [] for one in task.annotations], list[list[dict[str, Any]]])
+    for one in chain.from_iterable(results):
+        with suppress(DataError):  # a relation, or a result without characters
+            value = decode(one.get("value"), dict[str, Any])
+            label, *_ = decode(value.get("labels") or [None], list[Any])
+            marks.append(decode({**value, "type": printable(str(label)) if label else None}, Mark))
     return marks or None

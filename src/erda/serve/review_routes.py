@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -16,9 +16,9 @@ from erda.app.review import ReviewView, SharedReview
 from erda.errors import ErdaError
 from erda.serve import bodies
 from erda.serve.failures import FAILURES, Refused, replies
-from erda.serve.jobs import ACCEPTED, Job, Progress, TheJobs
+from erda.serve.jobs import ACCEPTED, Progress, TheJobs
 from erda.serve.service import Service, TheService, part_of_server
-from erda.serve.wire import ReviewReply, example_row
+from erda.serve.wire import ReviewReply, value_row
 
 router = APIRouter(prefix="/v1/review", tags=["review"], responses=FAILURES)
 PER_VERSION = 10  # judgements
@@ -36,10 +36,10 @@ class ReviewDesk:
     async def next(self, relation: str | None = None, keys: list[str] | None = None) -> JSONResponse:
         """Answer with the next pair; at the end of the texts, pending judgements become a version first."""
         look = partial(self.shared.view, relation=relation)
-        view = await self._service.read(look)
+        view = await self._service.read(look, "review")
         if view.n_waiting and view.current is None:
             await self._service.write(self.shared.save)
-            view = await self._service.read(look)
+            view = await self._service.read(look, "review")
         elif view.n_waiting:
             self._save_later(0 if view.n_waiting >= PER_VERSION else SAVE_SECONDS)
         return JSONResponse(view_row(view, keys))
@@ -73,7 +73,7 @@ async def review_state(
     desk: TheDesk, service: TheService, relation: Annotated[bodies.Name | None, Query()] = None
 ) -> Response:
     """The state of the review: counts, quality so far, and the reason if nothing is left. No pair is handed out."""
-    view = await service.read(lambda version: desk.shared.view(version, relation=relation))
+    view = await service.read(lambda version: desk.shared.view(version, relation=relation), "review")
     return JSONResponse({**view_row(view), "pair": None})
 
 
@@ -88,8 +88,8 @@ async def review_texts(body: bodies.ReviewBody, desk: TheDesk, service: TheServi
 
     if body.job or sum(map(len, body.texts)) > service.limits.text_size:
         bodies.refuse_many(body.texts, service.limits.n_job, "documents")
-        return jobs.add(Job("review", begin, len(body.texts)))
-    await service.read(lambda version: begin())
+        return jobs.add("review", begin, len(body.texts))
+    await service.read(lambda version: begin(), "heavy")
     return await desk.next()
 
 
@@ -103,7 +103,7 @@ async def next_pair(body: bodies.NextPairBody, desk: TheDesk) -> Response:
 async def judge_pair(body: bodies.JudgePairBody, desk: TheDesk, service: TheService) -> Response:
     """Decide about a pair and get the next; the judgement is on disk before the answer."""
     about: dict[str, Any] = {"holds": body.holds, "instead": body.instead, "relation": body.relation}
-    if not await service.read(lambda version: desk.shared.judge(version, body.key, **about)):
+    if not await service.read(lambda version: desk.shared.judge(version, body.key, **about), "review"):
         raise Refused(409, "already_judged", "This pair was judged before, maybe on another device.", "key")
     return await desk.next(body.relation, [body.key])
 
@@ -112,7 +112,7 @@ async def judge_pair(body: bodies.JudgePairBody, desk: TheDesk, service: TheServ
 async def accept_pairs(body: bodies.AcceptPairsBody, desk: TheDesk, service: TheService) -> Response:
     """Accept all pairs above a confidence, as one version."""
     least, relation = body.min_confidence, body.relation
-    keys = await service.read(lambda version: desk.shared.accept(version, least=least, relation=relation))
+    keys = await service.read(lambda version: desk.shared.accept(version, least=least, relation=relation), "review")
     await service.write(desk.shared.save)
     return await desk.next(relation, keys)
 
@@ -126,17 +126,14 @@ async def undo_pairs(body: bodies.UndoPairsBody, desk: TheDesk, service: TheServ
 
 def view_row(view: ReviewView, keys: list[str] | None = None) -> dict[str, Any]:
     """A view as JSON; a pair comes with its sentence."""
-    one, counts = view.current, asdict(view.progress)
-    pair = one and {"key": one.key, **example_row(one.example), "relation": one.relation}
-    if one and pair:
-        pair["confidence"] = round(one.confidence, 4)
+    one = view.current
     return {
         "version": view.version,
-        "pair": pair,
+        "pair": value_row(replace(one, confidence=round(one.confidence, 4))) if one else None,
         "reason": "" if one else f"{view.reason} {view.unplaced}".strip(),
         "n_texts": view.n_texts,
         "n_waiting": view.n_waiting,
-        **{name: counts[name] for name in ("n_left", "n_judged", "right", "n_yes", "n_no")},
+        **asdict(view.progress),
         "confidences": view.confidences,
         "keys": keys or [],
     }

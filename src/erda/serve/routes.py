@@ -6,14 +6,17 @@ import pathlib
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict
-from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from functools import lru_cache
+from tempfile import NamedTemporaryFile, TemporaryDirectory
+from typing import IO, Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Path, Query, Response
-from fastapi.responses import JSONResponse
+from fastapi.responses import FileResponse, JSONResponse
+from starlette.background import BackgroundTask
 
 from erda.answers import Taught
+from erda.app.candidates import suggest
 from erda.app.entities import tagged_sentences
 from erda.app.evaluation import evaluate, read_questions
 from erda.app.export import export
@@ -24,8 +27,8 @@ from erda.encoders.contract import watched
 from erda.errors import DataError, ErdaError
 from erda.serve import bodies, wire
 from erda.serve.failures import FAILURES, FAILURES_IN_JSON, Refused, replies
-from erda.serve.jobs import ACCEPTED, Job, Progress, TheJobs
-from erda.serve.service import Service, TheService
+from erda.serve.jobs import ACCEPTED, Progress, TheJobs
+from erda.serve.service import Lane, Service, TheService
 
 router = APIRouter(prefix="/v1", tags=["extractor"], responses=FAILURES)
 CHANGED = replies(wire.Reply, "The new version.")
@@ -35,9 +38,9 @@ Number = Annotated[int, Path(ge=0, lt=2**53, description="number of an example",
 Relation = Annotated[bodies.Name, Query(description="id or name of a relation", examples=["founded by"])]
 
 
-async def read(service: Service, work: Callable[[Version], dict[str, Any]]) -> Response:
-    """Answer from the current version, in a thread."""
-    return JSONResponse(await service.read(lambda version: {"version": version.number, **work(version)}))
+async def read(service: Service, work: Callable[[Version], dict[str, Any]], lane: Lane = "listing") -> Response:
+    """Answer from the current version, in a thread of a lane."""
+    return JSONResponse(await service.read(lambda version: {"version": version.number, **work(version)}, lane))
 
 
 async def write(service: Service, work: Callable[[Extractor], int]) -> Response:
@@ -55,13 +58,13 @@ async def predict_relations(body: bodies.PredictBody, service: TheService) -> Re
     if many is not None and (body.text is not None or body.tokens is not None):
         raise DataError("give one sentence or 'questions', not both.")
     bodies.refuse_many(many or (), service.limits.n_batch, "questions")
-    sentences = [body.example()] if many is None else bodies.read_sentences(many)
-    version, found = await service.batcher.ask(sentences, top=body.top, least=body.min_confidence)
+    sentences = [body.example()] if many is None else bodies.read_sentences(many, "question")
+    version, found = await service.predict(sentences, top=body.top, least=body.min_confidence)
     rows = [wire.answer_row(one) for one in found]
     return JSONResponse({"version": version.number, **(rows[0] if many is None else {"answers": rows})})
 
 
-@router.post("/extract", responses={**replies(wire.AnswersReply, "The relations of one text."), **ACCEPTED})
+@router.post("/extract", responses={**replies(wire.ExtractionReply, "The relations of one text."), **ACCEPTED})
 async def extract_relations(body: bodies.ExtractBody, service: TheService, jobs: TheJobs) -> Response:
     """Predict the relations between all entities of a text that share a sentence; many documents become a job."""
     if (body.text is None) == (body.documents is None):
@@ -80,12 +83,12 @@ async def extract_relations(body: bodies.ExtractBody, service: TheService, jobs:
                 progress(done, len(documents))
             return {"version": version.number, "documents": rows}
 
-        return jobs.add(Job("extract", work, len(documents)))
+        return jobs.add("extract", work, len(documents))
     document = bodies.DocumentBody(text=body.text or "", entities=body.entities)
     if len(document.text) > service.limits.text_size:
         message = f"The text has {len(document.text):,} characters; at most {service.limits.text_size:,} at once."
         raise Refused(422, "too_large", f"{message} Send it as 'documents'.", "text")
-    return await read(service, lambda version: extracted(version, document, body))
+    return await read(service, lambda version: extracted(version, document, body), "text")
 
 
 def extracted(version: Version, document: bodies.DocumentBody, body: bodies.ExtractBody) -> dict[str, Any]:
@@ -94,33 +97,37 @@ def extracted(version: Version, document: bodies.DocumentBody, body: bodies.Extr
     return wire.extraction_row(version.extract(document.text, document.names_or_marks(), **asked), body.keep)
 
 
-@router.post("/explain", responses=replies(wire.Reply, "The reasons of an answer."))
+@router.post("/explain", responses=replies(wire.ExplanationReply, "The reasons of an answer."))
 async def explain_answer(body: bodies.ExampleBody, service: TheService) -> Response:
     """Explain an answer by similar examples and influential words."""
     example = body.example()
-    return await read(service, lambda version: wire.explanation_row(version.explain(example)))
+    return await read(service, lambda version: wire.explanation_row(version.explain(example)), "text")
 
 
-@router.post("/evaluate", responses=replies(wire.Reply, "Answers compared with the truth."))
+@router.post("/evaluate", responses=replies(wire.EvaluationReply, "Answers compared with the truth."))
 async def evaluate_examples(body: bodies.EvaluateBody, service: TheService) -> Response:
     """Compare answers with the truth."""
     bodies.refuse_many(body.examples, service.limits.n_batch, "examples")
     labelled = read_questions(bodies.read_sentences(body.examples), body.no_relation)
-    return await read(service, lambda version: wire.evaluation_row(evaluate(version, labelled)))
+    return await read(service, lambda version: wire.evaluation_row(evaluate(version, labelled)), "heavy")
 
 
 @router.post("/suggest", responses=replies(wire.Reply, "Sentences to judge or to teach."))
 async def suggest_examples(body: bodies.SuggestBody, service: TheService) -> Response:
     """Suggest sentences of unlabelled texts as examples of a relation, most useful first."""
-    found = await service.read(lambda version: service.extractor.suggest(body.relation, body.texts, n=body.n))
-    rows = [{**wire.example_row(one.example), "confidence": one.confidence} for one in found]
-    return JSONResponse({"version": service.version.number, "relation": body.relation, "suggestions": rows})
+
+    def suggested(version: Version) -> dict[str, Any]:
+        options: dict[str, Any] = {"store": service.folder, "n": body.n, "progress": service.refuse_stopping}
+        found = suggest(version, body.relation, body.texts, **options)
+        return {"relation": body.relation, "suggestions": [wire.value_row(one) for one in found]}
+
+    return await read(service, suggested, "heavy")
 
 
 # -- teaching ----------------------------------------------------------------------------------------------------------
 
 
-@router.post("/teach", responses={**replies(wire.Reply, "What was taught."), **ACCEPTED})
+@router.post("/teach", responses={**replies(wire.TaughtReply, "What was taught."), **ACCEPTED})
 async def teach_examples(body: bodies.TeachBody, service: TheService, jobs: TheJobs) -> Response:
     """Teach one relation by examples, or several by examples that name theirs."""
     n_examples = len(body.examples)
@@ -135,21 +142,22 @@ async def teach_examples(body: bodies.TeachBody, service: TheService, jobs: TheJ
 
         return wire.taught_row(service.write_later(taught).result())
 
-    return jobs.add(Job("teach", work, n_examples))
+    return jobs.add("teach", work, n_examples)
 
 
 def teach_from(extractor: Extractor, body: bodies.TeachBody) -> Taught:
     """Teach the examples of a request."""
     examples = bodies.read_sentences(body.examples)
     more: dict[str, Any] = {
-        name: bodies.read_sentences(getattr(body, name)) for name in ("counterexamples", "unrelated")
+        "counterexamples": bodies.read_sentences(body.counterexamples, "counterexample"),
+        "unrelated": bodies.read_sentences(body.unrelated, "unrelated sentence"),
     }
     if body.relation is None:
         return extractor.teach_many(examples, **more)
     return extractor.teach(body.relation, examples, **more, description=body.description)
 
 
-@router.post("/judge", responses=replies(wire.Reply, "What the judgement changed."))
+@router.post("/judge", responses=replies(wire.TaughtReply, "What the judgement changed."))
 async def judge_sentence(body: bodies.JudgeBody, service: TheService) -> Response:
     """Say whether a known relation holds in a sentence: it becomes an example or a counterexample."""
     example = body.example()
@@ -220,7 +228,8 @@ async def examples(relation: Relation, service: TheService) -> Response:
 
     def listed(version: Version) -> dict[str, Any]:
         known = version.known(relation)
-        return {"examples": wire.lesson_rows(known.lessons), "counterexamples": wire.lesson_rows(known.counterexamples)}
+        both = {"examples": known.lessons, "counterexamples": known.counterexamples}
+        return {name: [wire.value_row(one) for one in lessons] for name, lessons in both.items()}
 
     return await read(service, listed)
 
@@ -247,19 +256,21 @@ async def undo_version(body: bodies.UndoBody, service: TheService) -> Response:
 @router.get("/export", response_class=Response, responses={**FAILURES_IN_JSON, 200: ZIP})
 async def export_zip(service: TheService) -> Response:
     """Download the current version as a folder that answers without erda, in a zip file."""
-    return Response(
-        await service.read(zipped),
-        media_type="application/zip",
-        headers={"content-disposition": f'attachment; filename="erda-version-{service.version.number}.zip"'},
-    )
+    file = await service.read(zipped, "heavy")
+    held = BackgroundTask(file.flush)  # the file exists as long as someone holds it
+    name = f"erda-version-{service.version.number}.zip"
+    return FileResponse(file.name, media_type="application/zip", filename=name, background=held)
 
 
-def zipped(version: Version) -> bytes:
-    """The export of a version as the bytes of a zip file."""
+@lru_cache(maxsize=1)
+def zipped(version: Version) -> IO[bytes]:
+    """The export of a version in a temporary file, built once for all who download it."""
     with TemporaryDirectory() as place:
         export(version, pathlib.Path(place) / "extractor")
         packed = shutil.make_archive(f"{place}/export", "zip", root_dir=place, base_dir="extractor")
-        return pathlib.Path(packed).read_bytes()
+        file = NamedTemporaryFile(suffix=".zip")  # noqa: SIM115
+        shutil.copyfile(packed, file.name)
+        return file
 
 
 # -- views of the page -------------------------------------------------------------------------------------------------
@@ -280,13 +291,13 @@ async def entities(body: bodies.TextBody, service: TheService) -> Response:
             "entities": [{"span": span, "name": entity.name, "type": entity.type} for entity, span in mentions],
         }
 
-    return await read(service, found)
+    return await read(service, found, "text")
 
 
 @router.get("/map", responses=replies(wire.Reply, "Taught examples as points of a plane."))
 async def map_of_examples(service: TheService) -> Response:
     """Project the vectors of the taught examples on their two principal axes."""
-    return await read(service, map_row)
+    return await read(service, map_row, "text")
 
 
 def map_row(version: Version) -> dict[str, Any]:
@@ -296,10 +307,7 @@ def map_row(version: Version) -> dict[str, Any]:
     if not lessons:
         raise DataError(NOTHING_TAUGHT)
     points, share = plane_of(version.method.encoder.embed([one.example for one in lessons]))
-    rows = [
-        {**row, "teaching": one.teaching, "x": x, "y": y}
-        for row, one, (x, y) in zip(wire.lesson_rows(lessons), lessons, points.tolist(), strict=True)
-    ]
+    rows = [{**row, "x": x, "y": y} for row, (x, y) in zip(map(wire.value_row, lessons), points.tolist(), strict=True)]
     return {"share": share, "points": rows}
 
 

@@ -1,19 +1,18 @@
-"""The extractor behind a server: the version that answers, the thread that writes, the queue of questions."""
+"""The extractor behind a server: the version that answers, the threads that read, the thread that writes."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import sys
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import Depends, Request
 from threadpoolctl import threadpool_limits
@@ -23,19 +22,20 @@ from erda.app.extractor import Extractor
 from erda.app.store import HEAD
 from erda.app.version import Version
 from erda.encoders.contract import sharing
+from erda.encoders.onnx_encoder import available_threads
 from erda.errors import ErdaError
 from erda.files import file_state
-from erda.serve.failures import Refused
+from erda.serve.failures import Refused, stopping
 from erda.text.marks import example_from_marks
 from erda.types import Example
 
 T = TypeVar("T")
-READERS = 4  # threads for explanations, evaluations and tagging
+Lane = Literal["listing", "sentence", "text", "review", "heavy"]
+THREADS: dict[Lane, int] = {"listing": 4, "sentence": available_threads(), "text": 4, "review": 1, "heavy": 2}
 FOLLOW_SECONDS = 2.0  # to wait for a version that another process has taught
 SWITCH_SECONDS = 0.0005
 WARM = example_from_marks("[[a]] and {{b}}")
-BATCH_SIZE = 64  # questions that are embedded together
-PART_SIZE = 16  # questions of one request in a batch
+PART_SIZE = 16  # sentences of a request that are answered before it is the turn of others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,68 +47,8 @@ class ServerLimits:
     text_size: int = 100_000  # 422: characters of a document that is extracted from at once
     n_job: int = 50_000  # 422: sentences, examples or documents of a job
     n_active: int = 200  # 503: requests in progress
+    n_heavy: int = 8  # 503: requests in progress that search many texts, evaluate or export
     n_jobs: int = 20  # 503: unfinished jobs; as many finished ones are kept with their results
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class QueuedPart:
-    """Questions of one request that wait; without a version, the current one answers."""
-
-    questions: Sequence[Example]
-    top: int
-    least: float | None
-    version: Version | None
-    future: Future[tuple[Version, list[Answer]]] = field(default_factory=Future)
-
-
-class Batcher:
-    """Answer the questions of all requests in batches, in one thread; `current` returns the version that answers.
-
-    A request waits with one part at a time, so that a large request delays nobody.
-    """
-
-    def __init__(self, current: Callable[[], Version]) -> None:
-        self._current, self._queue = current, deque[QueuedPart]()
-        self._thread = ThreadPoolExecutor(1, "erda-answers")
-
-    async def ask(self, questions: Sequence[Example], *, top: int, least: float | None) -> tuple[Version, list[Answer]]:
-        """Answer all questions from the version that is current at the first batch."""
-        version: Version | None = None
-        answers = list[Answer]()
-        for start in range(0, len(questions), PART_SIZE):
-            part = QueuedPart(questions[start : start + PART_SIZE], top, least, version)
-            self._queue.append(part)
-            try:
-                self._thread.submit(self._answer_batch)
-            except RuntimeError:
-                raise Refused(503, "stopping", "The server is stopping.") from None
-            found = await asyncio.wrap_future(part.future)
-            version, answers = found[0], [*answers, *found[1]]
-        return version or self._current(), answers
-
-    def stop(self) -> None:
-        """Answer what is queued, then end the thread."""
-        self._thread.shutdown(wait=True)
-
-    def _answer_batch(self) -> None:
-        groups: dict[object, list[QueuedPart]] = {}
-        size = 0
-        while self._queue and size < BATCH_SIZE:
-            one = self._queue.popleft()
-            if one.future.set_running_or_notify_cancel():  # else the client went away
-                groups.setdefault((id(one.version), one.top, one.least), []).append(one)
-                size += len(one.questions)
-        for group in groups.values():
-            first, questions = group[0], [question for one in group for question in one.questions]
-            try:
-                version = first.version or self._current()
-                found = iter(version.predict(questions, top=first.top, min_confidence=first.least))
-            except Exception as fault:
-                for one in group:
-                    one.future.set_exception(fault)
-            else:
-                for one in group:
-                    one.future.set_result((version, list(islice(found, len(one.questions)))))
 
 
 def calm_interpreter() -> None:
@@ -134,11 +74,10 @@ class Service:
         self.extractor, self.limits, self.version = extractor, limits, extractor.version
         self.trouble, self.is_warm = "", False
         self.is_stopping: Callable[[], bool] = lambda: False
-        self._readers = ThreadPoolExecutor(READERS, "erda-reads")
+        self._lanes = {lane: ThreadPoolExecutor(n, f"erda-{lane}") for lane, n in THREADS.items()}
         self._writer = ThreadPoolExecutor(1, "erda-writes")
-        self._lock, self._n_writes = Lock(), 0
+        self._lock, self._n_writes, self._n_heavy = Lock(), 0, 0
         self._seen: tuple[int, ...] | None = ()  # nothing yet
-        self.batcher = Batcher(self.newest)
         self._writer.submit(self._publish)
 
     @property
@@ -148,9 +87,37 @@ class Service:
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
-    async def read(self, work: Callable[[Version], T]) -> T:
-        """Run slow work on the current version in a thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._readers, lambda: work(self.newest()))
+    async def read(self, work: Callable[[Version], T], lane: Lane = "listing") -> T:
+        """Run work on the current version in a thread of its lane; no lane waits for another.
+
+        Heavy work beyond its limit is rejected.
+        """
+        is_heavy = lane == "heavy"
+        if is_heavy and self._n_heavy >= self.limits.n_heavy:
+            raise Refused(503, "queue_full", f"{self._n_heavy} long requests are in progress. Ask again later.")
+        self._n_heavy += is_heavy
+        try:
+            return await self._run(lane, lambda: work(self.newest()))
+        finally:
+            self._n_heavy -= is_heavy
+
+    async def predict(
+        self, questions: Sequence[Example], *, top: int, least: float | None
+    ) -> tuple[Version, list[Answer]]:
+        """Answer all questions from one version; a large request takes turns with small ones."""
+        answers, asked = list[Answer](), await self.read(lambda version: version)
+        parts = (questions[start : start + PART_SIZE] for start in range(0, len(questions), PART_SIZE))
+        for predict in (partial(asked.predict, part, top=top, min_confidence=least) for part in parts):
+            answers += await self._run("sentence", predict)
+        return asked, answers
+
+    async def _run(self, lane: Lane, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._lanes[lane], work)
+
+    def refuse_stopping(self, *progress: int) -> None:
+        """Reject work that waits or takes long once the server is stopping; a `Progress` of long work."""
+        if self.is_stopping():
+            raise stopping()
 
     def newest(self) -> Version:
         """The version that answers, after a look at what other processes have taught."""
@@ -176,8 +143,16 @@ class Service:
     # -- writes --------------------------------------------------------------------------------------------------------
 
     async def write(self, work: Callable[[Extractor], T]) -> T:
-        """Change the extractor, after all earlier writes; the next answer comes from the new version."""
-        return await asyncio.wrap_future(self.write_later(work))
+        """Change the extractor, after all earlier writes; the next answer comes from the new version.
+
+        A change that still waits when the server stops is rejected.
+        """
+
+        def work_unless_stopping(extractor: Extractor) -> T:
+            self.refuse_stopping()
+            return work(extractor)
+
+        return await asyncio.wrap_future(self.write_later(work_unless_stopping))
 
     def write_later(self, work: Callable[[Extractor], T]) -> Future[T]:
         """Queue a write."""
@@ -207,11 +182,10 @@ class Service:
         self.version, self.is_warm = version, True
 
     def stop(self) -> None:
-        """Finish the questions in the queue and the writes in progress."""
+        """Finish the work in progress."""
         self.is_stopping = lambda: True
-        self.batcher.stop()
-        self._readers.shutdown(wait=True)
-        self._writer.shutdown(wait=True)
+        for pool in (*self._lanes.values(), self._writer):
+            pool.shutdown(wait=True)
 
 
 def part_of_server(name: str) -> Any:

@@ -12,7 +12,8 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from erda import __version__
-from erda.serve.failures import FAILURES, FAILURES_IN_JSON, replies
+from erda.errors import ModelError
+from erda.serve.failures import FAILURES, FAILURES_IN_JSON, Refused, replies
 from erda.serve.service import Service, TheService
 from erda.serve.wire import OpenModel
 
@@ -29,18 +30,15 @@ async def health() -> Response:
     return JSONResponse({"status": "UP", "erda": __version__})
 
 
-@router.get(
-    "/ready", responses=replies(OpenModel, "Questions are answered; 'trouble' says what is wrong with the store.")
-)
+@router.get("/ready", responses=replies(OpenModel, "Questions are answered, and the store can be used."))
 async def ready(service: TheService) -> Response:
-    """Whether questions are answered at once: the encoder is loaded and the server is not stopping."""
+    """Whether questions are answered at once and the store can be used; the failure says why not."""
     await service.read(lambda version: None)  # looks at the store
-    is_ready = service.is_warm and not service.is_stopping()
-    trouble = service.trouble.replace(str(service.folder), "the store")
-    row = {"status": "ready" if is_ready else "busy", "version": service.version.number, "trouble": trouble}
-    if not is_ready:
-        row |= {"error": "not_ready", "message": "The server is starting or stopping.", "where": ""}
-    return JSONResponse(row, 200 if is_ready else 503)
+    if not service.is_warm or service.is_stopping():
+        raise Refused(503, "not_ready", "The server is starting or stopping.")
+    if service.trouble:
+        raise ModelError(service.trouble)
+    return JSONResponse({"status": "ready", "version": service.version.number})
 
 
 # -- metrics -----------------------------------------------------------------------------------------------------------

@@ -1,25 +1,33 @@
-"""The bodies of answers: models for the reference, and functions that write a value as a row of JSON and read it back.
+"""The bodies of answers: models that the reference documents and the client reads, and functions that write the rows.
 
-The server writes rows and the client reads them. A row of an answer is what `erda predict` prints, with the tokens and
-spans that rebuild the answer.
+A row of an answer is what `erda predict` prints, with the tokens and spans that rebuild the answer. The server writes
+rows without a second validation; the tests compare them with the models.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, fields, replace
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from erda import answers
-from erda.app.state import Lesson
 from erda.app.version import Version
+from erda.errors import ModelError
 from erda.files import decode
 from erda.text.marks import example_from_marks, example_to_marks
 from erda.types import Entity, Example, Span
 
-Row = Mapping[str, Any]
+T = TypeVar("T")
+Ends = Annotated[list[int], Field(min_length=2, max_length=2)]
+
+
+class Failure(BaseModel):
+    """The body of every answer that is not a success."""
+
+    error: str  # a word for programs
+    message: str  # a sentence for people
+    where: str = ""  # the field, header or example at fault
 
 
 class OpenModel(BaseModel):
@@ -34,30 +42,112 @@ class Reply(OpenModel):
     version: int
 
 
-class AnswerReply(OpenModel):
-    """The relation from head to tail, or null. Character offsets are there for answers of `extract`."""
+class SentenceRow(OpenModel):
+    """A sentence with marks, its tokens, and the tokens of its entities; types and resolved pronouns where known."""
 
     text: str
     head: str
     tail: str
     tokens: list[str]
-    head_span: list[int]
-    tail_span: list[int]
+    head_span: Ends
+    tail_span: Ends
+    head_type: str | None = None
+    tail_type: str | None = None
+    head_resolved: str | None = None
+    tail_resolved: str | None = None
+    relation: str | None = None
+
+    def value(self, kind: type[T], *, relation: str | None = None) -> T:
+        """The value of a row, which has an `example` and otherwise the fields of the row."""
+        head = Entity(self.head, Span(*self.head_span), type=self.head_type, resolved=self.head_resolved)
+        tail = Entity(self.tail, Span(*self.tail_span), type=self.tail_type, resolved=self.tail_resolved)
+        row = {**dict(self), "example": Example(tuple(self.tokens), head, tail, relation)}
+        return decode(row, kind, error=ModelError)
+
+
+class AnswerReply(SentenceRow):
+    """The relation from head to tail, or null. Character offsets are there for answers of `extract`."""
+
     relation: str | None
+    relations: list[str] = []
     confidence: float
-    ranked: list[dict[str, Any]]
+    ranked: Annotated[list[answers.Ranked], Field(min_length=1)]
+
+    def answer(self) -> answers.Answer:
+        """The answer, with its place where it has one."""
+        found, offsets = self.value(answers.Answer), self.model_extra or {}
+        place = decode(offsets, answers.TextPlace, error=ModelError) if "head_start" in offsets else None
+        relations = found.relations or (() if self.relation is None else (self.relation,))
+        return replace(found, place=place, relations=relations)
+
+
+class ConfusionRow(BaseModel):
+    """The number of questions with this truth and this answer."""
+
+    truth: str | None
+    answer: str | None
+    n: int
 
 
 class AnswersReply(Reply):
-    """Answers in the order of the questions; those of `extract` with the tagger and counts."""
+    """Answers in the order of the questions."""
 
     answers: list[AnswerReply]
 
 
-class ReviewReply(Reply):
-    """The pair to decide about, or null and the reason; counts and decided keys (docs/server.md)."""
+class ExtractionReply(AnswersReply):
+    """The fields of `Extraction`: the relations of a text, how its entities were found, and how many."""
 
-    pair: dict[str, Any] | None
+    tagger: str
+    n_entities: int
+
+    def value(self) -> answers.Extraction:
+        """The extraction."""
+        found = [one.answer() for one in self.answers]
+        return decode({**dict(self), "answers": found}, answers.Extraction, error=ModelError)
+
+
+class ExplanationReply(Reply):
+    """The answer, the nearest examples and the words by their effect."""
+
+    answer: AnswerReply
+    nearest: list[SentenceRow]
+    words: list[answers.WordEffect]
+
+    def value(self) -> answers.Explanation:
+        """The explanation."""
+        nearest = (one.value(answers.Neighbour, relation=one.relation) for one in self.nearest)
+        return answers.Explanation(self.answer.answer(), tuple(nearest), tuple(self.words))
+
+
+class TaughtReply(Reply):
+    """The fields of `Taught`; examples as sentences with marks."""
+
+    duplicates: list[str]
+    moved: list[SentenceRow]
+
+    def value(self) -> answers.Taught:
+        """The result of a teaching."""
+        duplicates = [example_from_marks(one) for one in self.duplicates]
+        moved = [one.value(answers.Moved, relation=one.relation) for one in self.moved]
+        return decode({**dict(self), "duplicates": duplicates, "moved": moved}, answers.Taught, error=ModelError)
+
+
+class EvaluationReply(Reply):
+    """The fields of `Evaluation`; recall and precision with the counts of each relation."""
+
+    confusion: list[ConfusionRow]
+
+    def value(self) -> answers.Evaluation:
+        """The evaluation."""
+        confusion = {(one.truth, one.answer): one.n for one in self.confusion}
+        return decode({**dict(self), "confusion": confusion}, answers.Evaluation, error=ModelError)
+
+
+class ReviewReply(Reply):
+    """The pair to decide about, or null and the reason; decided keys; the fields of `ReviewProgress` and more."""
+
+    pair: SentenceRow | None
     reason: str
     keys: list[str]
 
@@ -67,15 +157,15 @@ class JobReply(OpenModel):
 
     id: str
     kind: str
-    state: str
+    state: Literal["waiting", "running", "done", "failed", "cancelled"]
     done: int
     total: int
     created: float
-    failure: dict[str, str] | None = None
+    failure: Failure | None = None
     result: dict[str, Any] | None = None
 
 
-# -- values to rows and back -------------------------------------------------------------------------------------------
+# -- values to rows ----------------------------------------------------------------------------------------------------
 
 
 def example_row(example: Example) -> dict[str, Any]:
@@ -87,6 +177,7 @@ def example_row(example: Example) -> dict[str, Any]:
         **token_row(example),
         **{f"{role}_type": one.type for role, one in ends.items() if one.type},
         **{f"{role}_resolved": one.resolved for role, one in ends.items() if one.resolved},
+        "relation": example.relation,
     }
 
 
@@ -97,16 +188,6 @@ def token_row(example: Example) -> dict[str, Any]:
     return {"tokens": list(example.tokens), **spans}
 
 
-def read_example(row: Row) -> Example:
-    """The example of a row."""
-
-    def entity(role: str) -> Entity:
-        more = {name: row.get(f"{role}_{name}") for name in ("type", "resolved")}
-        return Entity(row[role], Span(*row[f"{role}_span"]), **more)
-
-    return Example(tuple(row["tokens"]), entity("head"), entity("tail"), row.get("relation"))
-
-
 def answer_row(answer: answers.Answer) -> dict[str, Any]:
     """An answer as printed by the command line, with tokens, spans and scores."""
     row = {**answer.to_json(), **token_row(answer.example)}
@@ -115,13 +196,10 @@ def answer_row(answer: answers.Answer) -> dict[str, Any]:
     return row
 
 
-def read_answer(row: Row) -> answers.Answer:
-    """The answer of a row, with its place where it has one."""
-    names = answers.TextPlace.__slots__
-    place = answers.TextPlace(*(row[name] for name in names)) if names[0] in row else None
-    relations = row.get("relations") or ([row["relation"]] if row["relation"] is not None else ())
-    ranked = tuple(answers.Ranked(**one) for one in row["ranked"])
-    return answers.Answer(read_example({**row, "relation": None}), row["relation"], ranked, place, tuple(relations))
+def value_row(value: Any) -> dict[str, Any]:
+    """The fields of a value that has an `example`, and its sentence (`SentenceRow.value`)."""
+    more = {one.name: getattr(value, one.name) for one in fields(value) if one.name != "example"}
+    return {**example_row(value.example), **more}
 
 
 def extraction_row(found: answers.Extraction, keep: answers.Pairs) -> dict[str, Any]:
@@ -130,41 +208,17 @@ def extraction_row(found: answers.Extraction, keep: answers.Pairs) -> dict[str, 
     return {"answers": [answer_row(one) for one in found.kept(keep)], **about}
 
 
-def read_extraction(row: Row) -> answers.Extraction:
-    """The extraction of a row."""
-    return decode({**row, "answers": [read_answer(one) for one in row["answers"]]}, answers.Extraction)
-
-
 def explanation_row(found: answers.Explanation) -> dict[str, Any]:
     """The answer, the nearest examples and the words by their effect."""
-    nearest = [
-        {**example_row(one.example), "relation": one.example.relation, "similarity": one.similarity}
-        for one in found.nearest
-    ]
-    return {"answer": answer_row(found.answer), "nearest": nearest, "words": [asdict(one) for one in found.words]}
-
-
-def read_explanation(row: Row) -> answers.Explanation:
-    """The explanation of a row."""
-    nearest = [{**one, "example": read_example(one)} for one in row["nearest"]]
-    return decode({**row, "answer": read_answer(row["answer"]), "nearest": nearest}, answers.Explanation)
+    words = [asdict(one) for one in found.words]
+    return {"answer": answer_row(found.answer), "nearest": [value_row(one) for one in found.nearest], "words": words}
 
 
 def taught_row(taught: answers.Taught) -> dict[str, Any]:
     """The fields of the value; examples as sentences with marks."""
     row = {name: getattr(taught, name) for name in answers.Taught.__slots__}
     row["duplicates"] = [example_to_marks(one) for one in taught.duplicates]
-    row["moved"] = [
-        {"text": example_to_marks(one.example), "before": one.before, "after": one.after} for one in taught.moved
-    ]
-    return {**row, "message": str(taught)}
-
-
-def read_taught(row: Row) -> answers.Taught:
-    """The result of a teaching."""
-    duplicates = [example_from_marks(one) for one in row["duplicates"]]
-    moved = [{**one, "example": example_from_marks(one["text"])} for one in row["moved"]]
-    return decode({**row, "duplicates": duplicates, "moved": moved}, answers.Taught)
+    return {**row, "moved": [value_row(one) for one in taught.moved], "message": str(taught)}
 
 
 def evaluation_row(found: answers.Evaluation) -> dict[str, Any]:
@@ -177,17 +231,6 @@ def evaluation_row(found: answers.Evaluation) -> dict[str, Any]:
         {"truth": truth, "answer": answer, "n": n} for (truth, answer), n in sorted(found.confusion.items(), key=str)
     ]
     return row
-
-
-def read_evaluation(row: Row) -> answers.Evaluation:
-    """The evaluation of a row."""
-    confusion = {(one["truth"], one["answer"]): one["n"] for one in row["confusion"]}
-    return decode({**row, "confusion": confusion}, answers.Evaluation)
-
-
-def lesson_rows(lessons: Iterable[Lesson]) -> list[dict[str, Any]]:
-    """Taught examples with their numbers."""
-    return [{"number": one.number, **example_row(one.example), "relation": one.example.relation} for one in lessons]
 
 
 def relation_rows(version: Version) -> list[dict[str, Any]]:
