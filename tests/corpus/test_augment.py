@@ -161,7 +161,11 @@ def test_a_record_contains_the_provenance(augmenter: Augmenter) -> None:
 
 
 def test_an_augmenter_opens_the_model_of_the_only_index(tmp_path: Path) -> None:
-    store, tiny, mine = toy_store(tmp_path, random_rows(60, n_entities=6)), build_model(tmp_path / "tiny").path, tmp_path / "mine"
+    store, tiny, mine = (
+        toy_store(tmp_path, random_rows(60, n_entities=6)),
+        build_model(tmp_path / "tiny").path,
+        tmp_path / "mine",
+    )
     with pytest.raises(DataError, match="run: erda corpus index"):
         open_augmenter(store.folder)
     erda_corpus("train", store.folder, "--encoder", tiny, "--out", mine, "--set", "rank=2", "--set", "held_out=0")

@@ -149,19 +149,16 @@ def build_index(
     return VectorIndex.open(store, model)
 
 
-def indexed_model(store: CorpusStore) -> str | Path:
-    """The model of a corpus's only index: the folder with the copy of its weights, or the name of an untrained encoder."""
+def indexed_model(store: CorpusStore) -> str | Path | None:
+    """The model of a corpus's only index: the folder with the copy of its weights, or an untrained encoder's name."""
     from erda.encoders.adapter import SETTINGS_FILE
 
     found = sorted(store.folder.glob(f"{FOLDER}/*-{store.digest[:12]}/{_ABOUT}"))
-    if not found:
-        raise DataError(f"{store.folder}: no finished index of this corpus; run: erda corpus index {store.folder}")
     if len(found) > 1:
         folders = ", ".join(str(path.parent) for path in found)
         raise DataError(f"{store.folder}: indexes of {len(found)} similarity models; delete all but one of {folders}")
-    if (found[0].parent / SETTINGS_FILE).is_file():
-        return found[0].parent
-    return read_sealed(found[0], IndexAbout, remedy="Run 'erda corpus index' again.").model
+    copy = next((path.parent for path in found if (path.parent / SETTINGS_FILE).is_file()), None)
+    return copy or next((read_sealed(path, IndexAbout).model for path in found), None)
 
 
 def _is_complete(folder: Path, store: CorpusStore, factory: str) -> bool:
