@@ -42,7 +42,8 @@ which gave the paper's numbers; `all-seen` stands beside it. "Paper" is empty wh
 figure and no numbers. TACRED is licensed: redoc41 stands in its place. It lists no candidates, so
 only `all-seen` is measured there. MPNet stands in the place of BERT-base. ERDA's row uses our
 settings of the augmentation, "DA as in the paper" the paper's; the last two rows of the ablation are
-compared with the paper's ERDA. The corpus is `wiki-small`.
+compared with the paper's ERDA. The corpus is `wiki-small`, searched with our packaged similarity model;
+[similarity.md](similarity.md) has the same rows with one trained by the paper's objective.
 [REPRODUCIBILITY.md](../REPRODUCIBILITY.md) has intervals and commands.
 
 """
