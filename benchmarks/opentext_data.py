@@ -40,7 +40,7 @@ from erda.types import EncoderSpec, Entity, Example, Relation, Span, pair_in_sen
 
 HERE = Path(__file__).parent
 DENIED, FOLDS, TYPES = HERE / "denied.jsonl", HERE / "folds.json", HERE / "entity_types.json.gz"
-TYPED = ("dev", "redoc41")  # parts with entity types
+TYPED = ("dev", "redoc41", "test")  # parts with entity types
 N_TEST = 10_000  # pairs of redocred-test: all with a relation, others by seed
 N_REDOC41, N_UNRELATED = 160, 1_000  # sentences per relation; of no relation
 N_FEWREL, N_NOTA = 40, 100  # teaching sentences per relation; sentences per relation of the protocol with "none"
@@ -220,14 +220,15 @@ def tag(tagger: Path) -> None:
     import spacy
 
     tags_of = token_tagger(spacy.load(tagger, exclude=[*UNUSED, "senter"]))
-    documents = read_documents()
-    tags = tags_of([token for sentence in document["sents"] for token in sentence] for document in documents)
-    starts = [np.cumsum([0, *map(len, document["sents"])]) for document in documents]
     types = {name: list[tuple[str, str]]() for name in TYPED}
-    for one in dev():
-        found, offset = tags[one.document], int(starts[one.document][one.sentence])
-        ends = one.example.head.span, one.example.tail.span
-        types["dev"].append((type_of(ends[0], found, offset=offset), type_of(ends[1], found, offset=offset)))
+    for name, questions in (("dev", dev()), ("test", test())):
+        documents = read_documents(name)
+        tags = tags_of([token for sentence in document["sents"] for token in sentence] for document in documents)
+        starts = [np.cumsum([0, *map(len, document["sents"])]) for document in documents]
+        for one in questions:
+            found, offset = tags[one.document], int(starts[one.document][one.sentence])
+            ends = one.example.head.span, one.example.tail.span
+            types[name].append((type_of(ends[0], found, offset=offset), type_of(ends[1], found, offset=offset)))
     teaching = redoc41()
     for example, found in zip(teaching, tags_of(example.tokens for example in teaching), strict=True):
         types["redoc41"].append((type_of(example.head.span, found), type_of(example.tail.span, found)))

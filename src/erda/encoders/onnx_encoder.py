@@ -32,7 +32,7 @@ from erda.types import EncoderSpec, Example
 if TYPE_CHECKING:
     from erda.encoders.frozen import FrozenCache
 
-VERSION = 5  # format of the graph and the files beside it
+VERSION = 4  # format of the graph and the files beside it
 GRAPH, TOKENIZER, ABOUT = "model.onnx", "tokenizer.json", "encoder.json"
 BUILT = "mpnet"  # too large to ship: `erda data get mpnet` builds its files
 GET = f"erda data get {BUILT}"
@@ -53,16 +53,18 @@ class AboutEncoder:
     max_pieces: int
     vocab_size: int  # ids from here on are the four marks
     special: dict[str, int]  # ids of the special tokens: cls, sep, unk, pad, mask
-    mode: Mode
-    trained_on: tuple[str, ...]  # Wikidata ids of the relations that the training read labels of
     sha256: dict[str, str]  # of each file
     crc32: dict[str, int]  # of each file, fast to verify
     made_from: str = ""  # weights and settings of a graph in the cache
+    mode: Mode = "markers"
+    trained_on: tuple[str, ...] = ()  # Wikidata ids of the relations that the training read labels of
 
     @property
     def fingerprint(self) -> str:
         """Sha256 of everything that determines a vector."""
         fields = {name: value for name, value in asdict(self).items() if name not in ("crc32", "made_from")}
+        for name in ("mode", "trained_on") if self.mode == "markers" else ():  # as before there were other modes
+            del fields[name]
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 

@@ -6,9 +6,9 @@ words and the marks of its own pair). It is written operator by operator from th
 operators, which have fast CPU kernels. Each run takes one sentence without padding.
 
 In int8, the weights of linear layers have one scale per output. Their inputs are quantised at run time with one scale
-per word piece: the graph divides each row by its largest absolute value and multiplies the output by it. No row depends
-on another one there, so neither other sentences nor other pairs can change a vector. Queries, keys and values are
-computed in 32 bits. Each of these two measures halves the error. Weights use 7 bits: on x86 without VNNI, the sum of two products (255 x 127 x 2) would saturate at 16 bits. Word
+per word piece: the graph divides each row by its largest absolute value and multiplies the output by it. Levitated
+graphs have one fixed scale after that, so that no row depends on another one. Queries, keys and values are computed in
+32 bits. Each of these two measures halves the error. Weights use 7 bits: on x86 without VNNI, the sum of two products (255 x 127 x 2) would saturate at 16 bits. Word
 vectors are stored in 8 bits with one scale per word, everything else in half precision, which ONNX Runtime widens when
 it loads the file.
 """
@@ -253,9 +253,13 @@ class _Graph:
         whole = self._constant(np.rint(weight / scale[:, None]).astype(np.int8).T)
         largest = self._add("ReduceMax", self._add("Abs", states), self._ints(1), keepdims=1)
         largest = self._add("Max", largest, self._constant(TINY))
-        step, middle = self._constant(np.float32(1 / 127)), self._constant(np.uint8(128))
-        states = self._add("QuantizeLinear", self._add("Div", states, largest), step, middle)
-        product = self._add("MatMulIntegerToFloat", states, whole, step, self._constant(scale), middle, domain=RUNTIME)
+        states, scales = self._add("Div", states, largest), self._constant(scale)
+        if self.levitated:
+            step, middle = self._constant(np.float32(1 / 127)), self._constant(np.uint8(128))
+            whole_states = self._add("QuantizeLinear", states, step, middle)
+            product = self._add("MatMulIntegerToFloat", whole_states, whole, step, scales, middle, domain=RUNTIME)
+        else:
+            product = self._add("DynamicQuantizeMatMul", states, whole, scales, domain=RUNTIME)
         return self._add("Add", self._add("Mul", product, largest), bias)
 
     def _skip(self, norm: nn.LayerNorm, states: str, skipped: str) -> str:
