@@ -108,10 +108,12 @@ class SharedReview:
         read_each(texts, partial(check_text, most=None), what="text")
         given = ReviewTexts(tuple(texts), pronouns)
         pool = self._read_pool(version, given, progress)
-        pool.ranked(version, progress=progress)
+        keys = {one.key for one in pool.ranked(version, progress=progress)}
         with self._open(version):
             write_json(self._folder / TEXTS, sealed(given))
+            shown = self._shown
             self._use(pool)
+            self._shown = shown if shown and shown[0].key in keys else None  # a text can be extended under review
 
     def view(self, version: Version, *, relation: str | None = None) -> ReviewView:
         """The pair to decide about, and counts."""

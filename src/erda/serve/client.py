@@ -63,7 +63,7 @@ class Client:
 
     def _lessons(self, relation: str, kind: str) -> tuple[Lesson, ...]:
         found = self._call("GET", "/v1/examples", params={"relation": relation}).get(kind, ())
-        return tuple(Lesson(one["number"], one.get("teaching", 0), wire.read_example(one)) for one in found)
+        return tuple(Lesson(one["number"], one["teaching"], wire.read_example(one)) for one in found)
 
     @overload
     def predict(  # type: ignore[overload-overlap]  # a str is also an iterable of str

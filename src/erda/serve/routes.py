@@ -215,12 +215,15 @@ async def tune_thresholds(body: bodies.TuneBody, service: TheService) -> Respons
 
 
 @router.get("/examples", responses=replies(wire.Reply, "The examples and counterexamples of a relation."))
-async def examples(relation: Relation, service: TheService) -> Response:
-    """List the examples and counterexamples of a relation with their numbers."""
+async def examples(service: TheService, relation: Relation | None = None) -> Response:
+    """List the examples and counterexamples of a relation, or of all, with their numbers."""
 
     def listed(version: Version) -> dict[str, Any]:
-        known = version.known(relation)
-        return {"examples": wire.lesson_rows(known.lessons), "counterexamples": wire.lesson_rows(known.counterexamples)}
+        known = version.state.known if relation is None else (version.known(relation),)
+        return {
+            "examples": wire.lesson_rows(lesson for one in known for lesson in one.lessons),
+            "counterexamples": wire.lesson_rows(lesson for one in known for lesson in one.counterexamples),
+        }
 
     return await read(service, listed)
 
@@ -296,11 +299,8 @@ def map_row(version: Version) -> dict[str, Any]:
     if not lessons:
         raise DataError(NOTHING_TAUGHT)
     points, share = plane_of(version.method.encoder.embed([one.example for one in lessons]))
-    rows = [
-        {**row, "teaching": one.teaching, "x": x, "y": y}
-        for row, one, (x, y) in zip(wire.lesson_rows(lessons), lessons, points.tolist(), strict=True)
-    ]
-    return {"share": share, "points": rows}
+    rows = zip(wire.lesson_rows(lessons), points.tolist(), strict=True)
+    return {"share": share, "points": [{**row, "x": x, "y": y} for row, (x, y) in rows]}
 
 
 def plane_of(vectors: np.ndarray) -> tuple[np.ndarray, float]:

@@ -186,8 +186,11 @@ def read_evaluation(row: Row) -> answers.Evaluation:
 
 
 def lesson_rows(lessons: Iterable[Lesson]) -> list[dict[str, Any]]:
-    """Taught examples with their numbers."""
-    return [{"number": one.number, **example_row(one.example), "relation": one.example.relation} for one in lessons]
+    """Taught examples with their numbers and those of their teachings."""
+    return [
+        {"number": one.number, "teaching": one.teaching, **example_row(one.example), "relation": one.example.relation}
+        for one in lessons
+    ]
 
 
 def relation_rows(version: Version) -> list[dict[str, Any]]:
