@@ -1,14 +1,13 @@
 """The page in a real Chromium: one server, one browser and a tiny store for all tests of this file."""
 
 import re
-import time
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_page import EMPLOYED, LABELLED, TABLE, TEXT, VIEWS, act, arrow, n_examples, opened, read, saved
+from toy_page import LABELLED, TABLE, TEXT, VIEWS, act, arrow, n_examples, opened, read, saved
 from toy_server import Served, serving, toy_store
 
 from erda import read_examples
@@ -23,20 +22,6 @@ expect.set_options(timeout=60_000)
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with serving(toy_store(tmp_path_factory.mktemp("page") / "store")) as found:
         yield found
-
-
-@pytest.fixture
-def page(served: Served, browser: Any) -> Iterator[Any]:
-    """The page over the store as `toy_store` made it; a fault of a script fails the test."""
-    served.post("/v1/undo", {"to": 2})
-    with browser.new_context(viewport={"width": 1280, "height": 800}, accept_downloads=True) as context:
-        page, faults = context.new_page(), list[str]()
-        page.set_default_timeout(60_000)  # the machine may be busy
-        page.on("pageerror", lambda fault: faults.append(str(fault)))
-        page.on("console", lambda said: faults.append(said.text) if "Content Security Policy" in said.text else None)
-        page.goto(served.url)
-        yield page
-        assert not faults
 
 
 def test_read_draws_arrows_that_can_be_filtered_relabelled_rejected_and_explained(page: Any, served: Served) -> None:
@@ -82,42 +67,6 @@ def test_entities_are_corrected_by_mouse_and_keyboard(page: Any) -> None:
     expect(page.locator(".entity")).to_have_count(3)
 
 
-def test_a_relation_is_taught_by_keyboard_alone_within_a_minute(page: Any, served: Served) -> None:
-    """Five sentences, each with at most six keys besides its text; two need their head and tail corrected."""
-    opened(page, "Teach")
-    n_keys, began = 0, time.monotonic()
-
-    def press(*keys: str) -> None:
-        nonlocal n_keys
-        for key in keys:
-            page.keyboard.press(key)
-            n_keys += 1
-
-    page.get_by_label("Relation").first.focus()
-    page.keyboard.press("Control+a")
-    page.keyboard.insert_text("works for")
-    press("Tab")
-    page.keyboard.insert_text("the employer of a person")
-    press("Tab")
-    most, taught = 0, list[tuple[str, str]]()
-    for sentence, head, tail, keys in EMPLOYED:
-        expect(page.get_by_label("Sentences")).to_be_focused()
-        n_keys = 0
-        page.keyboard.insert_text(sentence)
-        press("Control+Enter")
-        expect(page.get_by_role("button", name="Teach 1 sentence")).to_be_focused()
-        press(*keys, "Enter")
-        most, taught = max(most, n_keys), [*taught, (head, tail)]
-        expect(page.locator("label[for=relation]")).to_contain_text(f"{len(taught)} example")
-    assert most <= 6
-    assert time.monotonic() - began < 60
-    (known,) = [one for one in served.get("/v1/relations")["relations"] if one["id"] == "works for"]
-    assert (known["n_examples"], known["description"]) == (5, "the employer of a person")
-    rows = served.get("/v1/examples?relation=works for")["examples"]
-    assert [(one["head"], one["tail"]) for one in rows] == taught
-    expect(page.get_by_label("Relation").first).to_have_value("works for")  # the last relation stays chosen
-
-
 def test_review_asks_each_pair_once_and_shows_quality(page: Any, served: Served) -> None:
     opened(page, "Review")
     page.get_by_label("Unlabelled text").fill(TEXT)
@@ -146,6 +95,36 @@ def test_review_asks_each_pair_once_and_shows_quality(page: Any, served: Served)
     page.get_by_role("button", name="Accept").click()
     expect(page.get_by_role("status").first).to_contain_text("Accepted")
     assert sum(one["n_examples"] for one in served.get("/v1/relations")["relations"]) >= 10
+
+
+def test_a_review_shows_its_first_pair_while_the_rest_is_searched(page: Any, served: Served) -> None:
+    waiting = list[Any]()
+    served.post("/v1/review/texts", {"texts": []})  # ends the review of another test
+    page.route(
+        "**/v1/review/texts",
+        lambda route: waiting.append(route) if route.request.post_data_json["job"] else route.continue_(),
+    )
+    opened(page, "Review")
+    page.get_by_label("Unlabelled text").fill(" ".join(f"Bern{n} is the capital of Land{n} ." for n in range(40)))
+    page.keyboard.press("Control+Enter")
+    expect(page.locator(".big")).to_be_visible()
+    left = page.locator(".bar-top .quiet")
+    n_first = int(left.inner_text().split()[0])
+    page.keyboard.press("y")
+    expect(left).not_to_contain_text(f"{n_first} ")
+    asked = page.locator(".question").inner_text()
+    waiting.pop().continue_()
+    expect(page.locator("progress")).to_have_count(0)
+    assert int(left.inner_text().split()[0]) > n_first
+    expect(page.locator(".question")).to_have_text(asked, use_inner_text=True)  # the same pair until it is decided
+    page.keyboard.press("n")
+    expect(page.get_by_role("region", name="Quality so far")).to_contain_text("1 of 2 suggestions right")
+    page.get_by_role("button", name="Another text").click()
+    page.get_by_label("Unlabelled text").fill("no name here")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator(".empty")).to_contain_text("No entity was found")
+    page.get_by_role("button", name="Open the text in Read").click()
+    expect(page.locator(".annotated")).to_have_text("no name here")
 
 
 def test_relations_are_renamed_described_merged_taken_back_and_forgotten(page: Any, served: Served) -> None:
@@ -233,108 +212,10 @@ def test_the_graph_has_a_node_per_name_and_no_two_boxes_meet(page: Any, tmp_path
             for a, b in combinations(boxes, 2)
         ]
         assert min(apart) > 5
-        assert all(0 <= one["x"] and one["x"] + one["width"] <= width for one in boxes)
+        assert all(one["x"] >= 0 and one["x"] + one["width"] <= width for one in boxes)
     rows = saved(page, page.get_by_role("button", name="Download"), tmp_path)
     assert rows[0] == ["head", "relation", "tail", "confidence", "sentence"]
     assert ["Firm5", "founded by", "Ann2"] in [row[:3] for row in rows]
-
-
-def test_a_teaching_is_stated_first_warned_about_and_swapped(page: Any, served: Served) -> None:
-    def warned(route: Any) -> None:
-        answer = route.fetch()
-        route.fulfill(response=answer, json={**answer.json(), "warnings": ["<b>Google, YouTube</b> looks reversed."]})
-
-    page.route("**/v1/teach", warned)
-    opened(page, "Teach")
-    page.get_by_label("Relation").first.fill("founded by")
-    page.get_by_label("Sentences").fill("Google acquired YouTube .")
-    page.keyboard.press("Control+Enter")
-    expect(page.locator(".teach-row .statement")).to_have_text("Google → founded by → YouTube?")
-    expect(page.get_by_role("button", name="Teach 1 sentence")).to_be_focused()
-    page.keyboard.press("x")
-    expect(page.locator(".teach-row .statement")).to_have_text("YouTube → founded by → Google?")
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("alert")).to_contain_text("<b>Google, YouTube</b> looks reversed.")
-    page.unroute("**/v1/teach")
-    page.get_by_role("button", name="Swap").click()
-    expect(page.get_by_role("alert")).to_have_count(0)
-    taught = served.get("/v1/examples?relation=founded by")["examples"]
-    assert [(one["head"], one["tail"]) for one in taught[3:]] == [("Google", "YouTube")]
-    opened(page, "History")
-    expect(page.locator("tr.current")).to_contain_text("Google acquired YouTube. founded by")
-    read(opened(page, "Read"))
-    page.locator(".entity", has_text="London").click()
-    page.locator(".entity", has_text="Ada").click()
-    page.keyboard.press("2")
-    expect(page.locator(".sheet .statement")).to_have_text("London → born in → Ada?")
-    page.keyboard.press("x")
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("status")).to_contain_text("1 new example")
-    expect(page.locator(".sheet")).to_have_count(0)
-    taught = served.get("/v1/examples?relation=born in")["examples"]
-    assert [(one["head"], one["tail"]) for one in taught[2:]] == [("Ada", "London")]
-
-
-def test_what_changed_lists_the_arrows_that_vanish_turn_or_move(page: Any) -> None:
-    def other(route: Any) -> None:
-        answer = route.fetch()
-        rows = [{**one, "relation": None, "confidence": 0.01} for one in answer.json()["answers"]]
-        for one in rows:
-            if one["head"] in ("London", "Rome"):
-                one |= {"relation": one["ranked"][0]["relation"], "confidence": 0.91}
-                one["ranked"][0]["confidence"] = 0.91
-        route.fulfill(response=answer, json={**answer.json(), "answers": rows})
-
-    read(page)
-    page.route("**/v1/extract", other)
-    arrow(page, "Rome → capital of → Italy").click()
-    page.keyboard.press("y")
-    rows = page.get_by_role("region", name="What changed").locator("li")
-    expect(rows).to_have_count(3)
-    said = [one.replace("\xa0", " ") for one in rows.all_inner_texts()]
-    assert any(re.search(r"SpaceX → founded by → Elon \d+ %\s+now no relation", one) for one in said)
-    assert any(re.search(r"Ada → born in → London \d+ %\s+now London → .+ → Ada 91 %", one) for one in said)
-    assert any(re.search(r"Rome → capital of → Italy \d+ %\s+now Rome → capital of → Italy 91 %", one) for one in said)
-
-
-def test_what_is_typed_or_picked_during_a_teaching_stays(page: Any, served: Served) -> None:
-    waiting = list[Any]()
-    page.route("**/v1/teach", lambda route: waiting.append(route))
-    opened(page, "Teach")
-    page.get_by_label("Relation").first.fill("born in")
-    sentences = page.get_by_label("Sentences")
-    sentences.fill("the lady saw a town .")
-    page.keyboard.press("Control+Enter")
-    expect(page.locator(".teach-row")).to_contain_text("No entity was found")
-    for key in "hht":
-        page.keyboard.press(key)
-    expect(page.locator(".teach-row .entity")).to_have_text(["saw", "town"])
-    expect(page.locator(".teach-row .entity[data-role=head]")).to_have_count(1)  # a chosen head stays in sight
-    page.keyboard.press("Enter")
-    sentences.press("End")
-    page.keyboard.press("Enter")  # one per line
-    page.keyboard.insert_text("Ada was born in London .")
-    page.wait_for_timeout(50)
-    waiting.pop().continue_()
-    expect(sentences).to_have_value("Ada was born in London .")
-    expect(sentences).to_be_focused()
-    opened(opened(page, "History"), "Teach")
-    expect(sentences).to_have_value("Ada was born in London .")
-    assert n_examples(served, "born in") == 3
-
-
-def test_a_tap_chooses_head_and_tail(served: Served, browser: Any) -> None:
-    with browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True) as context:
-        page = context.new_page()
-        page.goto(f"{served.url}/#teach")
-        page.get_by_label("Sentences").fill("Old jane adored the Big Apple .")
-        page.get_by_role("button", name="Find the entities").tap()
-        words = page.locator(".teach-row [data-start]", has_text="adored")
-        expect(words).to_be_visible()
-        page.locator(".teach-row .entity").first.tap()
-        place = words.bounding_box()
-        page.touchscreen.tap(place["x"] + 15, place["y"] + place["height"] / 2)
-        expect(page.locator(".teach-row .statement")).to_have_text("Old → founded by → jane?")
 
 
 def test_history_undoes_and_downloads(page: Any, served: Served) -> None:

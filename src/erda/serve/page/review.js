@@ -126,7 +126,7 @@ export function Review() {
         <p class="buttons"><button class="primary" onClick=${() => judge(pair, true)}>Yes <kbd>y</kbd></button><button onClick=${() => judge(pair, false)}>No <kbd>n</kbd></button>
           <button onClick=${() => judge(pair, null)}>Skip <kbd>s</kbd></button><button onClick=${undoLast}>Undo <kbd>u</kbd></button></p>
         <h3>Another relation holds</h3><${Picker} label="Another relation" onPick=${(relation) => judge(pair, true, relation)} />`
-      : review.job ? html`<${Empty} title="No likely pair yet"><p>The rest of the text is being searched.</p></${Empty}>`
+      : review.job ? html`<${Empty} title="No likely pair yet" />`
       : html`<${Empty} title="Nothing to show"><p>${view.reason}</p>
           <p>In Read you see every entity of the text: click two of them to teach their relation.</p>
           <p class="buttons">${review.text && html`<button class="primary" onClick=${() => { update({ draft: review.text, doc: null }); location.hash = "read"; readText(review.text); }}>Open the text in Read</button>`}<a class="button" href="#teach">Teach a relation</a>
@@ -141,7 +141,7 @@ function Working() {
   if (!review.job) return null;
   const { id, done, total } = review.job;
   return html`<p class="buttons" role="status"><progress value=${done || null} max=${total || 1} aria-label="Progress"></progress>
-    <span>${done ? `Looking for likely relations: ${done.toLocaleString("en")} of ${total.toLocaleString("en")}` : "Finding entities and likely relations between them…"}</span>
+    <span>${review.isOpen ? "Searching the rest of the text" : "Finding entities and likely relations between them"}${done ? `: ${done.toLocaleString("en")} of ${total.toLocaleString("en")}` : "…"}</span>
     ${id && html`<button onClick=${() => api.cancel(id).catch(() => {})}>Stop</button>`}</p>`;
 }
 
