@@ -297,6 +297,9 @@ def test_axe_finds_nothing_serious_and_nothing_overflows(
         {"texts": [f"Lima is the capital of Peru{width} . Quito is the capital of Ecuador{width} ."]},
     )
     read(page)
+    page.get_by_role("button", name="Graph").click()
+    check("graph")
+    page.get_by_role("button", name="Text", exact=True).click()
     arrow(page, "Ada").click()
     expect(page.locator(".words")).to_be_visible()
     for view in VIEWS:

@@ -104,9 +104,8 @@ class SharedReview:
         """Review other texts; an empty list ends the review. Decisions about earlier texts are kept."""
         if not version.state.known:
             raise DataError(NOTHING_TAUGHT)
-        texts = [text for text in texts if text.strip()]
-        read_each(texts, partial(check_text, most=None), what="text")
-        given = ReviewTexts(tuple(texts), pronouns)
+        given = ReviewTexts(tuple(text for text in texts if text.strip()), pronouns)
+        read_each(given.texts, partial(check_text, most=None), what="text")
         pool = self._read_pool(version, given, progress)
         keys = {one.key for one in pool.ranked(version, progress=progress)}
         with self._open(version):

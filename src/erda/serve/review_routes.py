@@ -127,9 +127,8 @@ async def undo_pairs(body: bodies.UndoPairsBody, desk: TheDesk, service: TheServ
 def view_row(view: ReviewView, keys: list[str] | None = None) -> dict[str, Any]:
     """A view as JSON; a pair comes with its sentence."""
     one, counts = view.current, asdict(view.progress)
-    pair = one and {"key": one.key, **example_row(one.example), "relation": one.relation}
-    if one and pair:
-        pair["confidence"] = round(one.confidence, 4)
+    about = {"relation": one.relation, "confidence": round(one.confidence, 4)} if one else {}
+    pair = one and {"key": one.key, **example_row(one.example), **about}
     return {
         "version": view.version,
         "pair": pair,

@@ -6,6 +6,7 @@ import pathlib
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict
+from itertools import chain
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
@@ -220,10 +221,8 @@ async def examples(service: TheService, relation: Relation | None = None) -> Res
 
     def listed(version: Version) -> dict[str, Any]:
         known = version.state.known if relation is None else (version.known(relation),)
-        return {
-            "examples": wire.lesson_rows(lesson for one in known for lesson in one.lessons),
-            "counterexamples": wire.lesson_rows(lesson for one in known for lesson in one.counterexamples),
-        }
+        kinds = {"examples": [one.lessons for one in known], "counterexamples": [one.counterexamples for one in known]}
+        return {kind: wire.lesson_rows(chain.from_iterable(lessons)) for kind, lessons in kinds.items()}
 
     return await read(service, listed)
 
@@ -294,8 +293,8 @@ async def map_of_examples(service: TheService) -> Response:
 
 def map_row(version: Version) -> dict[str, Any]:
     """The points of a version; `share` is the part of the variance that the plane shows."""
-    lessons = sorted((one for known in version.state.known for one in known.lessons), key=lambda one: one.number)
-    lessons = lessons[-MOST_POINTS:]
+    lessons = [one for known in version.state.known for one in known.lessons]
+    lessons = sorted(lessons, key=lambda one: one.number)[-MOST_POINTS:]
     if not lessons:
         raise DataError(NOTHING_TAUGHT)
     points, share = plane_of(version.method.encoder.embed([one.example for one in lessons]))
@@ -307,7 +306,6 @@ def plane_of(vectors: np.ndarray) -> tuple[np.ndarray, float]:
     """Project rows on their first two principal axes, scaled to [-1, 1]; return the share of variance as well."""
     centred = np.asarray(vectors, dtype=np.float64) - np.mean(vectors, axis=0)
     left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
-    plane = np.zeros((len(centred), 2))
-    plane[:, : min(2, len(sizes))] = (left * sizes)[:, :2]
+    plane = np.pad(left * sizes, ((0, 0), (0, 2)))[:, :2]  # a single example has one axis
     total = float(np.square(sizes).sum())
     return plane / (np.abs(plane).max() or 1.0), float(np.square(sizes[:2]).sum()) / total if total else 1.0

@@ -79,7 +79,7 @@ class JobReply(OpenModel):
 
 
 def example_row(example: Example) -> dict[str, Any]:
-    """A sentence with its marks, and where its entities are."""
+    """A sentence with its marks, where its entities are, and its relation if it is known."""
     ends = {"head": example.head, "tail": example.tail}
     return {
         "text": example_to_marks(example),
@@ -87,6 +87,7 @@ def example_row(example: Example) -> dict[str, Any]:
         **token_row(example),
         **{f"{role}_type": one.type for role, one in ends.items() if one.type},
         **{f"{role}_resolved": one.resolved for role, one in ends.items() if one.resolved},
+        **({"relation": example.relation} if example.relation is not None else {}),
     }
 
 
@@ -137,10 +138,7 @@ def read_extraction(row: Row) -> answers.Extraction:
 
 def explanation_row(found: answers.Explanation) -> dict[str, Any]:
     """The answer, the nearest examples and the words by their effect."""
-    nearest = [
-        {**example_row(one.example), "relation": one.example.relation, "similarity": one.similarity}
-        for one in found.nearest
-    ]
+    nearest = [{**example_row(one.example), "similarity": one.similarity} for one in found.nearest]
     return {"answer": answer_row(found.answer), "nearest": nearest, "words": [asdict(one) for one in found.words]}
 
 
@@ -187,10 +185,7 @@ def read_evaluation(row: Row) -> answers.Evaluation:
 
 def lesson_rows(lessons: Iterable[Lesson]) -> list[dict[str, Any]]:
     """Taught examples with their numbers and those of their teachings."""
-    return [
-        {"number": one.number, "teaching": one.teaching, **example_row(one.example), "relation": one.example.relation}
-        for one in lessons
-    ]
+    return [{"number": one.number, "teaching": one.teaching, **example_row(one.example)} for one in lessons]
 
 
 def relation_rows(version: Version) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import { attempt, loadRelations, nameOf, read as readText, say, state, update } 
 import { counted, exampleOfAnswer, parts, percent, tidy } from "./text.js";
 
 const SAVED_AFTER = 2_500; // milliseconds: the server turns judgements into a version after two quiet seconds
-const review = { view: null, isOpen: false, job: null, text: "", draft: "", wanted: "", threshold: 0.9, done: [] };
+const review = { view: null, isOpen: false, job: null, run: 0, text: "", draft: "", wanted: "", threshold: 0.9, done: [] };
 
 const asked = () => (review.wanted ? { relation: review.wanted } : {});
 
@@ -38,31 +38,34 @@ const FIRST = 600; // characters that are ranked at once, so that a pair is soon
 
 const start = (text) => attempt(async () => {
   if (!text.trim()) throw new Error("Paste a text or open a file first.");
-  const [first, ...rest] = parts(text, FIRST);
-  if (review.job?.id) api.cancel(review.job.id).catch(() => {}); // that of another text
+  const [[first, ...rest], run] = [parts(text, FIRST), ++review.run];
+  const isMine = () => run === review.run; // else another text was chosen meanwhile
+  const end = () => { if (isMine()) { review.job = null; update({}); } };
+  if (review.job?.id) api.cancel(review.job.id).catch(() => {});
   review.job = { done: 0, total: 0 };
   update({});
-  const view = await api.review.texts([first]);
-  Object.assign(review, { job: null, text, isOpen: !rest.length || Boolean(view.pair), wanted: "", done: [] });
-  await take(view);
-  if (rest.length) rankAll(text).catch((fault) => { review.job = null; say(fault.message, true); }); // the person decides about the first pairs meanwhile
-}).finally(() => { if (!review.job?.id) review.job = null; update({}); });
+  try {
+    const view = await api.review.texts([first]);
+    Object.assign(review, { text, isOpen: !rest.length || Boolean(view.pair), wanted: "", done: [] });
+    await take(view);
+  } catch (fault) { end(); throw fault; }
+  if (rest.length) rankAll(text, isMine).catch((fault) => say(fault.message, true)).finally(end); // not awaited: the person decides about the first pairs
+  else end();
+});
 
 /** Rank all pairs of a text in a job of the server; its pairs replace those of the first sentences. */
-async function rankAll(text) {
+async function rankAll(text, isMine) {
   let job = await api.review.texts(parts(text), true);
-  const isMine = () => review.text === text && (review.job === null || review.job.id === job.id);
   while (isMine() && ["waiting", "running"].includes(job.state)) {
     review.job = job;
     update({});
     await new Promise((wake) => setTimeout(wake, 400));
     job = await api.job(job.id);
   }
-  if (!isMine()) return; // another text was chosen meanwhile
-  review.job = null;
+  if (!isMine()) return api.cancel(job.id).catch(() => {});
   if (job.state === "failed") throw new Error(job.failure.message);
   review.isOpen = true;
-  await take(await api.review.next(asked()));
+  return take(await api.review.next(asked()));
 }
 
 /** Send a decision; a pair that was decided elsewhere is replaced by the next one. */
