@@ -76,6 +76,7 @@ def test_a_teaching_is_stated_first_warned_about_and_swapped(page: Any, served: 
     page.unroute("**/v1/teach")
     page.get_by_role("button", name="Swap").click()
     expect(page.get_by_role("alert")).to_have_count(0)
+    expect(page.get_by_role("region", name="Taught").locator("mark.head")).to_have_text(["Google"])
     taught = served.get("/v1/examples?relation=founded by")["examples"]
     assert [(one["head"], one["tail"]) for one in taught[3:]] == [("Google", "YouTube")]
     opened(page, "History")

@@ -1,6 +1,6 @@
 // The state that all views share, and the actions that change it.
 import { api } from "./api.js";
-import { exampleOfAnswer, keyOf, newDocument, entityOf, namesOf, swapped } from "./text.js";
+import { exampleOfAnswer, keyOf, newDocument, entityOf, markedText, namesOf, swapped } from "./text.js";
 
 const MOST_CHARACTERS = 100_000; // of a text that the server reads at once
 
@@ -16,6 +16,7 @@ export const state = {
   answered: 0, // the version of the answers
   changes: null, // what the last change did to them
   taught: null, // the last teaching, and the warnings of the server about it
+  lately: [], // sentences taught in this visit, newest first
   message: { text: "", isFault: false, n: 0 },
   busy: 0,
   reading: null, // the share of a long text that was answered
@@ -191,6 +192,7 @@ export const swapTaught = () => {
   return taughtBy(relation, examples.map((one) => (isNamed(one) ? swapped(one) : one)), description, async () => {
     if ((await api.relations()).version !== version) throw new Error("The extractor has changed since. Take the example back in Relations, and teach it again.");
     await api.undo();
+    update({ lately: state.lately.slice(examples.length) });
   });
 };
 
@@ -202,6 +204,7 @@ async function taughtBy(relation, examples, description, first) {
     update({ chosen: known?.id ?? done.new?.[0] ?? relation });
     return done;
   });
+  if (answer) update({ lately: [...examples.map((one) => ({ text: markedText(one), relation: state.chosen })), ...state.lately].slice(0, 20) });
   if (answer?.warnings?.length) update({ taught: { relation, examples, description, version: state.version, warnings: answer.warnings } });
   return answer;
 }

@@ -8,7 +8,6 @@ import { attempt, nameOf, say, state, teach, undo } from "./state.js";
 import { addEntity, counted, exampleOf, freeWords, isMarked, keyOf, namesOf, newDocument, removeEntity, swapped } from "./text.js";
 
 const MOST_LINES = 200;
-let taught = []; // of this visit, newest first
 
 const draft = { relation: null, description: "", text: "", rows: [] }; // stays while other views are open
 
@@ -43,7 +42,6 @@ export function Teach() {
     if (open) { setAt(rows.indexOf(open)); return say("Every sentence needs a head and a tail: click or tap their words.", true); }
     const answer = await teach(name.trim(), chosen.map(exampleOfRow), known ? "" : description.trim());
     if (!answer) return undefined;
-    taught = [...chosen.map((row) => ({ text: markedText(row), relation: state.chosen })), ...taught].slice(0, 20);
     const rest = draft.rows.filter((row) => !chosen.includes(row)); // what was typed meanwhile stays
     setRows(rest);
     setText((now) => now.split("\n").filter((line) => !chosen.some((row) => row.line === line.trim())).join("\n"));
@@ -89,14 +87,14 @@ export function Teach() {
       </p><p class="quiet keyhint"><kbd>h</kbd> another head, <kbd>t</kbd> another tail, <kbd>x</kbd> swap${rows.length > 1 ? html`, <kbd>↑</kbd> <kbd>↓</kbd> another sentence` : ""}.${state.relations.length > 0 && " A number chooses the relation: "}${state.relations.slice(0, 9).map((one, place) => html`<span class="nowrap"><kbd>${place + 1}</kbd> ${one.name}</span> `)}</p>`}
     <p class="quiet">The head comes first in the relation: Tesla → founded by → Martin Eberhard. Marks can be typed: [[Tesla]] … {{Martin Eberhard}}.</p>
   </section>
-  <div class="side">
-    ${taught.length > 0 ? html`<section class="panel" aria-label="Taught"><h2>Taught in this visit</h2>
-      <ul class="rows">${taught.map((one) => html`<li key=${one.text}><${Marked} text=${one.text} /> <span class="quiet">${nameOf(one.relation)}</span></li>`)}</ul>
+  <div class="side"><${Changes} />
+    ${state.lately.length > 0 ? html`<section class="panel" aria-label="Taught"><h2>Taught in this visit</h2>
+      <ul class="rows">${state.lately.map((one) => html`<li key=${one.text}><${Marked} text=${one.text} /> <span class="quiet">${nameOf(one.relation)}</span></li>`)}</ul>
       <p class="buttons"><button onClick=${() => undo()}>Undo <kbd>u</kbd></button></p></section>`
     : !state.relations.length && html`<section class="panel"><${Empty} title="Three to five sentences are enough">
       <p>Name a relation, type a sentence in which it holds, press Ctrl+Enter, then Enter. The relation stays chosen for the next sentence.</p>
       <p class="buttons"><button onClick=${loadExample}>Load the example</button></p></${Empty}></section>`}
-    <${Changes} /></div></div>`;
+  </div></div>`;
 }
 
 async function prepared(line) {
@@ -110,14 +108,6 @@ const isComplete = (row) => Boolean(row.marked || (row.head && row.tail));
 const exampleOfRow = (row) => row.marked ?? exampleOf(row.doc, row.head, row.tail);
 const namesOfRow = (row) => namesOf(exampleOfRow(row));
 const swappedRow = (row) => (row.marked ? { ...row, marked: swapped(row.marked) } : { ...row, head: row.tail, tail: row.head });
-
-/** A row as text with marks. */
-function markedText(row) {
-  if (row.marked) return row.marked;
-  const open = (place) => (place === row.head.start ? "[[" : place === row.tail.start ? "{{" : "");
-  const close = (place) => (place === row.head.end ? "]]" : place === row.tail.end ? "}}" : "");
-  return [...row.doc.chars, ""].map((one, place) => close(place) + open(place) + one).join("");
-}
 
 /** Choose the next entity as head or tail, but never the same for both; after the entities, the words from the last to the first. */
 function turned(row, role) {

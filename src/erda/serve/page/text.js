@@ -133,6 +133,14 @@ export function piecesOf(marked) {
   });
 }
 
+/** An example as text with marks. */
+export function markedText(example) {
+  if (typeof example === "string") return example;
+  const { tokens, text, head, tail } = example;
+  const mark = (place, side, [first, second]) => (place === head.span[side] ? first : place === tail.span[side] ? second : "");
+  return (tokens ?? Array.from(text)).map((one, place) => mark(place, 0, ["[[", "{{"]) + one + mark(place + 1, 1, ["]]", "}}"])).join(tokens ? " " : "");
+}
+
 /** An example with head and tail exchanged. */
 export const swapped = (example) => (typeof example === "string"
   ? example.replace(/\[\[(.*?)\]\]|\{\{(.*?)\}\}/gsu, (_, head, tail) => (head === undefined ? `[[${tail}]]` : `{{${head}}}`))
