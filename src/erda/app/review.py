@@ -104,14 +104,15 @@ class SharedReview:
         """Review other texts; an empty list ends the review. Decisions about earlier texts are kept."""
         if not version.state.known:
             raise DataError(NOTHING_TAUGHT)
-        texts = [text for text in texts if text.strip()]
-        read_each(texts, partial(check_text, most=None), what="text")
-        given = ReviewTexts(tuple(texts), pronouns)
+        given = ReviewTexts(tuple(text for text in texts if text.strip()), pronouns)
+        read_each(given.texts, partial(check_text, most=None), what="text")
         pool = self._read_pool(version, given, progress)
-        pool.ranked(version, progress=progress)
+        keys = {one.key for one in pool.ranked(version, progress=progress)}
         with self._open(version):
             write_json(self._folder / TEXTS, sealed(given))
+            shown = self._shown
             self._use(pool)
+            self._shown = shown if shown and shown[0].key in keys else None  # a text can be extended under review
 
     def view(self, version: Version, *, relation: str | None = None) -> ReviewView:
         """The pair to decide about, and counts."""

@@ -150,6 +150,7 @@ class VersionInfo:
     is_current: bool = False
     n_counterexamples: int = 0
     n_unrelated: int = 0  # sentences in which no relation holds
+    n_lessons: int = 0  # ever taught: the numbers from that of the parent belong to examples of this version
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +291,7 @@ class VersionFile:
             stamp.number == current,
             sum(one.n_counterexamples for one in self.relations),
             self.n_unrelated,
+            stamp.n_lessons,
         )
 
 

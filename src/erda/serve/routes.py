@@ -223,13 +223,13 @@ async def tune_thresholds(body: bodies.TuneBody, service: TheService) -> Respons
 
 
 @router.get("/examples", responses=replies(wire.Reply, "The examples and counterexamples of a relation."))
-async def examples(relation: Relation, service: TheService) -> Response:
-    """List the examples and counterexamples of a relation with their numbers."""
+async def examples(service: TheService, relation: Relation | None = None) -> Response:
+    """List the examples and counterexamples of a relation, or of all, with their numbers."""
 
     def listed(version: Version) -> dict[str, Any]:
-        known = version.known(relation)
-        both = {"examples": known.lessons, "counterexamples": known.counterexamples}
-        return {name: [wire.value_row(one) for one in lessons] for name, lessons in both.items()}
+        known = version.state.known if relation is None else (version.known(relation),)
+        both = {"examples": [one.lessons for one in known], "counterexamples": [one.counterexamples for one in known]}
+        return {name: [wire.value_row(one) for some in lessons for one in some] for name, lessons in both.items()}
 
     return await read(service, listed)
 
@@ -302,8 +302,8 @@ async def map_of_examples(service: TheService) -> Response:
 
 def map_row(version: Version) -> dict[str, Any]:
     """The points of a version; `share` is the part of the variance that the plane shows."""
-    lessons = sorted((one for known in version.state.known for one in known.lessons), key=lambda one: one.number)
-    lessons = lessons[-MOST_POINTS:]
+    lessons = [one for known in version.state.known for one in known.lessons]
+    lessons = sorted(lessons, key=lambda one: one.number)[-MOST_POINTS:]
     if not lessons:
         raise DataError(NOTHING_TAUGHT)
     points, share = plane_of(version.method.encoder.embed([one.example for one in lessons]))
@@ -315,7 +315,6 @@ def plane_of(vectors: np.ndarray) -> tuple[np.ndarray, float]:
     """Project rows on their first two principal axes, scaled to [-1, 1]; return the share of variance as well."""
     centred = np.asarray(vectors, dtype=np.float64) - np.mean(vectors, axis=0)
     left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
-    plane = np.zeros((len(centred), 2))
-    plane[:, : min(2, len(sizes))] = (left * sizes)[:, :2]
+    plane = np.pad(left * sizes, ((0, 0), (0, 2)))[:, :2]  # a single example has one axis
     total = float(np.square(sizes).sum())
     return plane / (np.abs(plane).max() or 1.0), float(np.square(sizes[:2]).sum()) / total if total else 1.0

@@ -169,7 +169,7 @@ class JobReply(OpenModel):
 
 
 def example_row(example: Example) -> dict[str, Any]:
-    """A sentence with its marks, and where its entities are."""
+    """A sentence with its marks, where its entities are, and its relation if it is known."""
     ends = {"head": example.head, "tail": example.tail}
     return {
         "text": example_to_marks(example),
