@@ -80,14 +80,7 @@ class JobReply(OpenModel):
 
 def example_row(example: Example) -> dict[str, Any]:
     """A sentence with its marks, and where its entities are."""
-    ends = {"head": example.head, "tail": example.tail}
-    return {
-        "text": example_to_marks(example),
-        **{role: one.name for role, one in ends.items()},
-        **token_row(example),
-        **{f"{role}_type": one.type for role, one in ends.items() if one.type},
-        **{f"{role}_resolved": one.resolved for role, one in ends.items() if one.resolved},
-    }
+    return {**answers.example_row(example), **token_row(example)}
 
 
 def token_row(example: Example) -> dict[str, Any]:
@@ -101,7 +94,7 @@ def read_example(row: Row) -> Example:
     """The example of a row."""
 
     def entity(role: str) -> Entity:
-        more = {name: row.get(f"{role}_{name}") for name in ("type", "resolved")}
+        more = {name: row.get(f"{role}_{name}") for name in ("id", "type", "resolved")}
         return Entity(row[role], Span(*row[f"{role}_span"]), **more)
 
     return Example(tuple(row["tokens"]), entity("head"), entity("tail"), row.get("relation"))
