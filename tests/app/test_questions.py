@@ -121,8 +121,8 @@ def test_a_spacy_pipeline_is_used_where_there_is_one(extractor: Extractor, monke
     class Document:
         text = "Ada met Bob."
         ents = (
-            SimpleNamespace(start_char=0, end_char=3, text="Ada", label_="PERSON"),
-            SimpleNamespace(start_char=8, end_char=11, text="Bob", label_="PERSON"),
+            SimpleNamespace(start_char=0, end_char=3, text="Ada", label_="PERSON", kb_id_=""),
+            SimpleNamespace(start_char=8, end_char=11, text="Bob", label_="PERSON", kb_id_=""),
         )
 
         def has_annotation(self, name: str) -> bool:

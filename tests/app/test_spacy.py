@@ -12,11 +12,9 @@ from toy_extractor import BORN, FOUNDED, Words, open_toy
 from erda.app import entities
 from erda.app.extractor import Extractor
 from erda.errors import DataError
-from erda.text.spacy_tagger import batch_tagger, pipeline_tagger
+from erda.text.spacy_tagger import batch_tagger, document_sentences, pipeline_tagger
 
 spacy: Any = pytest.importorskip("spacy", reason="spaCy is not installed: pip install 'erda[entities]'")
-from erda.app import spacy_component  # noqa: E402
-
 NAMES = ["Tesla", "SpaceX", "Elon Musk", "Ada", "London"]
 TEXT = "SpaceX was founded by Elon Musk . Ada was born in London ."
 
@@ -55,11 +53,13 @@ def test_relations_of_a_document(store: Path) -> None:
     assert doc[found.tail.start : found.tail.end].text == "Elon Musk"
 
 
-def test_pairs_stay_within_a_sentence(store: Path) -> None:
-    assert [len(own) for _, own in spacy_component._pairs(pipeline(store)(TEXT))] == [2, 2]
-    without = list(spacy_component._pairs(pipeline(store, sentences=False)(TEXT)))
-    assert [(start, len(own)) for start, own in without] == [(0, 2), (7, 2)], "split by rule"
-    assert {(pair.head.type, pair.tail.type) for _, own in without for pair in own} == {("THING", "THING")}
+@pytest.mark.parametrize("has_borders", [True, False])
+def test_pairs_stay_within_a_sentence(store: Path, has_borders: bool) -> None:
+    doc = pipeline(store, sentences=has_borders)(TEXT)
+    first, second = document_sentences(doc)
+    assert [one.name for one in first.entities] == ["SpaceX", "Elon Musk"]
+    assert [(one.name, one.type) for one in second.entities] == [("Ada", "THING"), ("London", "THING")]
+    assert {one.text for found in doc._.relations for one in (found.head, found.tail)} <= {*NAMES}
 
 
 def test_a_document_can_be_stored(store: Path) -> None:

@@ -11,11 +11,12 @@ from erda.text.spacy_tagger import pipeline_tagger, spacy_tagger
 
 def document(text: str, *labelled: tuple[str, str]) -> SimpleNamespace:
     """A stand-in with spaCy's attributes, without sentence boundaries."""
+    starts = [(text.index(name), name, label) for name, label in labelled]
     ents = [
-        SimpleNamespace(start_char=text.index(name), end_char=text.index(name) + len(name), text=name, label_=label)
-        for name, label in labelled
+        SimpleNamespace(start_char=start, end_char=start + len(name), text=name, label_=label, kb_id_="")
+        for start, name, label in starts
     ]
-    return SimpleNamespace(ents=ents, has_annotation=lambda name: False)
+    return SimpleNamespace(text=text, ents=ents, has_annotation=lambda name: False)
 
 
 def test_types_are_kept_numbers_are_not_and_sentences_are_ours() -> None:

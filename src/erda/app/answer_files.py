@@ -1,8 +1,8 @@
 """Answer a file of sentences or texts, batch by batch, and write the answers: memory stays constant.
 
-JSONL has all fields; CSV and Parquet have fixed columns, then those of the input. A pair with several relations is one
-line of JSONL and one row of a table per relation. The fields of an input row are an object `input` in JSONL and columns
-`input_NAME` in tables, where a value other than text is written as JSON.
+JSONL has all fields; CSV and Parquet have fixed columns, then those of the input; graphs are those of `erda.graph`. A
+pair with several relations is one line of JSONL and one row of a table per relation. The fields of an input row are an
+object `input` in JSONL and columns `input_NAME` in tables, where a value other than text is written as JSON.
 
 The rows are collected in an unnamed file, and OUT is written at the end, in one step. Ctrl-C writes the rows so far; a
 kill leaves nothing, or one temporary file that the next start removes.
@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from erda.answers import Pairs
+from erda.answers import Pairs, by_relation
 from erda.app.entities import MOST_PAIRS, PairQuestions
 from erda.app.inputs import MOST_CHARACTERS, example_of
 from erda.app.texts import TextLine, Unread, in_place, read_texts
@@ -29,8 +29,9 @@ from erda.data.formats.annotation_tools import brat_files
 from erda.data.formats.csv_examples import CSV_END, csv_line
 from erda.data.formats.row_collector import Rejected, RowReader, SourceRow
 from erda.data.own_data import own_format, row_reader
-from erda.errors import DataError, SettingsError, WriteError, counted
-from erda.files import cannot_write, check_output, refuse_existing, whole_file, write_lines
+from erda.errors import DataError, SettingsError, WriteError, counted, require
+from erda.files import cannot_write, check_output, refuse_existing, whole_file, write_bytes, write_lines
+from erda.graph import FORMATS, Aliases, graph_file
 from erda.text.names import NameTagger
 from erda.text.reading import Faults, opened
 from erda.types import Example
@@ -105,14 +106,15 @@ def write_answers(
     *,
     inputs: Iterable[Path | int] = (),
     overwrite: bool = False,
+    aliases: Aliases | None = None,
     tick: Callable[[int], object] = lambda line: None,
 ) -> AnswerCounts:
-    """Write every row to `out` as JSONL, CSV or Parquet, depending on its ending. `tick` receives the current line.
+    """Write every row to `out` as its ending says (`WRITERS`). `tick` receives the current line.
 
-    `inputs` are further files that were read; none of them can be `out`. An existing `out` needs `overwrite`. Ctrl-C
-    ends the answers: the rows so far are written.
+    `inputs` are further files that were read; none of them can be `out`. An existing `out` needs `overwrite`. `aliases`
+    are those of a graph. Ctrl-C ends the answers: the rows so far are written.
     """
-    write, is_table = writer_for(out), not out.name.endswith((".jsonl", ".jsonl.gz"))
+    write, is_table = writer_for(out, aliases), not out.name.endswith((".jsonl", ".jsonl.gz"))
     check_output(out, *questions.inputs, *inputs, overwrite=overwrite)
     counts, columns = AnswerCounts(Faults(questions.path)), dict.fromkeys(questions.columns)
     try:
@@ -139,8 +141,13 @@ def write_answers(
 # -- output ------------------------------------------------------------------------------------------------------------
 
 
-def writer_for(out: Path) -> Writer:
-    """Select the writer by the ending of the file name."""
+def writer_for(out: Path, aliases: Aliases | None = None) -> Writer:
+    """Select the writer by the ending of the file name; `aliases` are those of a graph."""
+    if out.suffix[1:] in FORMATS:
+        require("networkx", "rdflib")
+        return lambda out, rows, columns: write_bytes(out, graph_file(rows, out.suffix[1:], aliases))
+    if aliases:
+        raise SettingsError(f"--aliases: only a graph has them; {out} must end in .{', .'.join(FORMATS)}.")
     for ending, writer in WRITERS.items():
         if out.name.endswith(ending):
             if writer is _write_parquet and find_spec("pyarrow") is None:
@@ -148,17 +155,7 @@ def writer_for(out: Path) -> Writer:
                     f"--out {out}: Parquet needs pyarrow: pip install pyarrow. Or write .csv or .jsonl."
                 )
             return writer
-    raise SettingsError(f"--out {out}: expected a name that ends in {', '.join(WRITERS)}.")
-
-
-def by_relation(row: PlainRow) -> Iterator[PlainRow]:
-    """Yield a row for each relation that holds, with its confidence; the row itself if there are not several."""
-    if "relations" not in row:
-        yield row
-        return
-    confidences = {one["relation"]: one["confidence"] for one in row["ranked"]}
-    for relation in row["relations"]:
-        yield row | {"relation": relation, "confidence": confidences[relation]}
+    raise SettingsError(f"--out {out}: expected a name that ends in {', '.join(WRITERS)}, .{', .'.join(FORMATS)}.")
 
 
 def _write_jsonl(out: Path, rows: Iterable[PlainRow], columns: Sequence[str]) -> None:

@@ -30,7 +30,6 @@ from erda.text.spacy_tagger import (
 )
 from erda.types import Entity, Example, Span
 
-Entities = Iterable[str | Mark] | Mapping[str, str | None] | NameTagger | None
 GIVEN, NAMES = "given", "names"  # the tagger's name where the user marked every mention, or named the entities
 INSTALL = "pip install 'erda[entities]'"
 NO_ENTITY = "No entity was found in the text."
@@ -46,8 +45,13 @@ class Tagged:
     hint: str = ""
 
 
+Entities = Iterable[str | Mark] | Mapping[str, str | None] | NameTagger | Tagged | None
+
+
 def tagged_sentences(text: str, entities: Entities = None, *, taught: NameTagger | None) -> Tagged:
     """Split a text into sentences with the given entities (a `NameTagger` serves many texts), or find them."""
+    if isinstance(entities, Tagged):
+        return entities
     if not isinstance(text, str):
         raise DataError(f"expected a text, got {text!r:.80}; pass one text at a time.")
     if not text.strip():

@@ -21,6 +21,7 @@ RENAMED = {  # former command -> its present spelling
     "history": "versions",
     "undo": "versions --undo",
     "prune": "versions --keep N",
+    "corpus stats": "corpus build --out DIR",
     "data list": "list datasets",
     "data check": "data convert FILE",
 }

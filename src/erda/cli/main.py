@@ -26,7 +26,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "review_commands": ("review",),
         "predict_commands": ("predict", "extract", "evaluate", "tune"),
         "version_commands": ("versions", "export"),
-        "serve_commands": ("serve",),
+        "serve_commands": ("serve", "mcp"),
     },
     "experiments": {"run_commands": ("run", "paper", "report")},
     "data and unlabelled text": {"data_commands": ("list", "data"), "corpus_commands": ("corpus",)},

@@ -46,6 +46,7 @@ the names in taught examples. The last line of the output names the tagger. Pron
 examples:
   erda extract news.txt --entity SpaceX --entity "Elon Musk"
   erda extract news.txt --names my-names.txt --out found.csv
+  erda extract news.txt --out found.graphml
 """
 EVALUATE = """\
 A .jsonl file of texts with 'entities' and 'relations' (docs/teaching.md) evaluates `erda extract`: precision, recall
@@ -83,6 +84,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     _add_input(extract, "text file, read line by line, or a sentence (default: -, standard input)")
     extract.add_argument("--entity", action="append", metavar="NAME", help="an entity of the text (may be repeated)")
     extract.add_argument("--names", type=Path, metavar="FILE", help="entity names, one per line, or NAME, a tab and ID")
+    aliases = "names of the nodes of a graph: a SPELLING, a tab and its NAME or id on each line"
+    extract.add_argument("--aliases", type=Path, metavar="FILE", help=aliases)
     pairs = "likelier: the more confident direction; both: both if likely enough; all: pairs without a relation too"
     kinds = ("likelier", "both", "all")
     extract.add_argument("--pairs", choices=kinds, default="likelier", help=f"{pairs} (default: likelier)")
@@ -110,7 +113,9 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def _add_input(parser: argparse.ArgumentParser, about: str) -> None:
     parser.add_argument("file", metavar="FILE", nargs="?", default=STANDARD_INPUT, help=about)
-    out = ".jsonl, .csv or .parquet file (default: print JSONL, or readable lines on a terminal)"
+    out = (
+        ".jsonl, .csv, .parquet, .graphml, .ttl or .cypher file (default: print JSONL, or readable lines on a terminal)"
+    )
     parser.add_argument("--out", type=Path, metavar="OUT", help=out)
     add_overwrite(parser)
 
@@ -139,6 +144,8 @@ def run_extract(options: argparse.Namespace) -> None:
     if options.names and options.entity:
         raise SettingsError("Give --entity or --names, not both.")
     names = read_names(options.names) if options.names else dict.fromkeys(options.entity or ())
+    if options.aliases and options.out is None:
+        raise SettingsError("--aliases: only a graph has them; add --out FILE.graphml.")
     version = open_store(options).version
     with input_file(options.file, plain=True) as path:
         asked = chosen(options, "pairs", "pronouns", "min_confidence", "columns")
@@ -157,9 +164,10 @@ def run_extract(options: argparse.Namespace) -> None:
 def _answer(asking: FileQuestions, options: argparse.Namespace) -> AnswerCounts:
     """Show the answers or write them into a file."""
     from erda.app.answer_files import count_lines, show_answers, write_answers
+    from erda.text.names import read_names
 
-    names = getattr(options, "names", None)
-    inputs = [*([names] if names else []), *([0] if options.file == STANDARD_INPUT else [])]  # 0: standard input
+    names, aliases = (getattr(options, name, None) for name in ("names", "aliases"))
+    inputs = [*filter(None, (names, aliases)), *([0] if options.file == STANDARD_INPUT else [])]  # 0: standard input
 
     if options.out is None:
         answered = show_answers(asking, _show)
@@ -167,6 +175,7 @@ def _answer(asking: FileQuestions, options: argparse.Namespace) -> AnswerCounts:
         total = count_lines(asking.path)
         with progress_bar("answering") as progress:
             more = {"overwrite": options.overwrite, "tick": lambda line: progress(line, max(line, total))}
+            more["aliases"] = read_names(aliases) if aliases else None
             answered = write_answers(asking, options.out, inputs=inputs, **more)
         if answered.is_stopped:
             rows = counted(answered.n_rows, "row")
@@ -179,7 +188,7 @@ def _answer(asking: FileQuestions, options: argparse.Namespace) -> AnswerCounts:
 
 def _show(row: PlainRow) -> None:
     """Print a row as JSON, or as a readable line on a terminal."""
-    from erda.app.answer_files import by_relation
+    from erda.answers import by_relation
 
     if not sys.stdout.isatty():
         print_line(json.dumps(row))

@@ -74,7 +74,7 @@ def pipeline_tagger(pipeline: Callable[[str], Any], lock: Lock | None = None) ->
         _check_length(pipeline, text)
         with lock:
             document = pipeline(text)
-        yield from _sentences(document, text)
+        yield from document_sentences(document, NUMBERS)
 
     return tag
 
@@ -87,7 +87,7 @@ def batch_tagger(pipeline: Any, lock: Lock) -> BatchTagger:
             _check_length(pipeline, text)
         with lock:
             documents = list(pipeline.pipe(texts, batch_size=BATCH_SIZE))
-        return [list(_sentences(document, text)) for document, text in zip(documents, texts, strict=True)]
+        return [list(document_sentences(document, NUMBERS)) for document in documents]
 
     return tag
 
@@ -97,19 +97,21 @@ def _check_length(pipeline: Any, text: str) -> None:
         raise DataError(f"the text has {len(text):,} characters; spaCy reads at most {most:,}: cut it at a line.")
 
 
-def _sentences(document: Any, text: str) -> Iterator[TaggedSentence]:
-    entities = [(e.start_char, e.end_char, e.text, e.label_) for e in document.ents if e.label_ not in NUMBERS]
+def document_sentences(document: Any, left_out: frozenset[str] = frozenset()) -> Iterator[TaggedSentence]:
+    """Yield the sentences of a `Doc`, of its own borders or of ours, with its entities except those of some types."""
+    text = document.text
+    entities = [(e.start_char, e.end_char, e) for e in document.ents if e.label_ not in left_out]
     if document.has_annotation("SENT_START"):
         borders = [(sentence.start_char, sentence.end_char) for sentence in document.sents]
     else:
-        borders = list(split_sentences(text, [(start, end) for start, end, *_ in entities]))
+        borders = list(split_sentences(text, [(start, end) for start, end, _ in entities]))
     for start, end in borders:
         offsets = tokens_of(text, start, end)
         if not offsets:
             continue  # spaCy turns a line break into a sentence
         mentions = tuple(
-            Entity(" ".join(name.split()), span, type=label or None)
-            for left, right, name, label in entities
+            Entity(" ".join(one.text.split()), span, one.kb_id_ or None, one.label_ or None)
+            for left, right, one in entities
             if start <= left and right <= end and (span := token_span(offsets, left, right))
         )
         yield TaggedSentence(tuple(words_at(text, offsets)), mentions, tuple(offsets))
