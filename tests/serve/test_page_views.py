@@ -174,9 +174,7 @@ def test_a_relation_is_declared_measured_on_files_and_tuned(page: Any, served: S
     dialog.get_by_role("button", name="Tune").click()
     expect(quality).to_contain_text("Tuned on 30 questions of q.csv for 60 % precision")
     expect(page.get_by_role("region", name="capital of")).to_contain_text("answers need")
-    with page.expect_download() as waiting:
-        page.get_by_role("button", name="Download all examples").click()
-    waiting.value.save_as(tmp_path / "examples.jsonl")
+    saved(page, "Download all examples", tmp_path)
     assert len(read_examples(tmp_path / "examples.jsonl").examples) == 7  # `erda teach` reads it
 
 
@@ -213,9 +211,17 @@ def test_the_graph_has_a_node_per_name_and_no_two_boxes_meet(page: Any, tmp_path
         ]
         assert min(apart) > 5
         assert all(one["x"] >= 0 and one["x"] + one["width"] <= width for one in boxes)
-    rows = saved(page, page.get_by_role("button", name="Download"), tmp_path)
-    assert rows[0] == ["head", "relation", "tail", "confidence", "sentence"]
-    assert ["Firm5", "founded by", "Ann2"] in [row[:3] for row in rows]
+    table = saved(page, "Download", tmp_path)
+    assert table.startswith('"head","relation","tail","confidence","sentence"')
+    assert '"Firm5","founded by","Ann2",' in table
+    page.get_by_role("button", name="Text", exact=True).click()
+    page.locator(".entity", has_text="Firm5").focus()  # a corrected text is sent with its entities
+    page.keyboard.press("Delete")
+    for format in ("graphml", "ttl", "cypher", "jsonl"):
+        page.get_by_label("Format").select_option(format)
+        graph = saved(page, "Download", tmp_path)
+        assert "Firm4" in graph
+        assert "Firm5" not in graph
 
 
 def test_history_undoes_and_downloads(page: Any, served: Served) -> None:

@@ -178,6 +178,7 @@ function Quality({ view }) {
   const right = view.right.filter(Boolean).length;
   const rows = state.relations.map((one) => [one.id, view.n_yes[one.id] ?? 0, view.n_no[one.id] ?? 0]).filter(([, yes, no]) => yes + no);
   return html`<section class="panel" aria-label="Quality so far"><h2>Quality so far</h2>
+    ${view.progress && html`<p>${view.progress}</p>`}
     ${!view.right.length ? html`<p>Judge a suggestion to begin.</p>` : html`
     <p>${right} of ${counted(view.right.length, "suggestion")} right (${percent(right / view.right.length)}), in all reviews.</p>
     <${Curve} right=${view.right} />
