@@ -125,6 +125,7 @@ def test_what_is_typed_or_picked_during_a_teaching_stays(page: Any, served: Serv
     sentences.fill("the lady saw a town .")
     page.keyboard.press("Control+Enter")
     expect(page.locator(".teach-row")).to_contain_text("No entity was found")
+    expect(page.locator("#teach-now")).to_be_focused()  # else the field gets the keys
     for key in "hht":
         page.keyboard.press(key)
     expect(page.locator(".teach-row .entity")).to_have_text(["saw", "town"])
