@@ -10,12 +10,12 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from erda.benchmark.experiments import Line, slug_of
+from erda.benchmark.experiments import PERCENT, Line, slug_of
 from erda.benchmark.records import Record
-from erda.benchmark.report.comparison import Family, compare_all, p_value
+from erda.benchmark.report.comparison import Comparison, compare_all
 from erda.benchmark.report.published import find_published
 from erda.benchmark.report.report_files import Section
-from erda.benchmark.report.result_tables import DEVIATION_NOTE, OVER_RELATIONS, interval
+from erda.benchmark.report.result_tables import DEVIATION_NOTE, OVER_RELATIONS, interval, points
 from erda.benchmark.report.table_formats import Cell, Cells, ResultTable, escape_markdown, single_line, to_markdown
 
 AGAIN = "runs/again"  # output folder of the commands
@@ -34,21 +34,20 @@ Each table shows, for every method:
 - accuracy after the last task in per cent: mean ± standard deviation over n streams, and the 95 %
   interval of a bootstrap that resamples whole relations;
 - the paper's number (Qin and Joty, 2022, protocol candidates), where there is one;
-- p values of two paired tests against the reference method, two-sided, with Holm's correction over
-  the table; the sign-flip test of n streams gives no p below 2 / 2^n before the correction;
+- the lead of the reference method in points, paired by stream, with the same kind of interval;
 - forgetting in points, and accuracy on the questions of the newest task;
 - seconds of one stream, learning and prediction together.
 
 {DEVIATION_NOTE}
 
-The streams of a table are not independent: they share their relations and test questions. Those of
-FewRel's published split also share their training examples and differ in the task order alone, so
-that a method that does not depend on the order has deviation 0; those drawn by seed (redoc41,
-fewrel-fresh, fewrel-full) differ in training examples and order. Deviations and p values measure
-the effect of these differences only. They say nothing about other questions or relations; the
-interval over relations does.
+The streams of a table share their relations and test questions, and those of FewRel's published
+split also their training examples. They are not independent, so this page prints no p values; the
+intervals over relations measure what another draw of relations would change. Streams of the
+published split differ in the task order alone, so a method that does not depend on the order has
+deviation 0; streams drawn by seed (redoc41, fewrel-fresh, fewrel-full) differ in training examples
+and order.
 
-docs/benchmark.md explains protocols and tests. The commands write their records under `{AGAIN}`,
+docs/benchmark.md explains the protocols. The commands write their records under `{AGAIN}`,
 and `erda report` shows them. A corpus is named by its folder (docs/corpus.md).
 """
 
@@ -149,6 +148,7 @@ def _section(section: Section) -> str:
 def _table(section: Section, protocol: str) -> ResultTable:
     experiment = section.experiment
     family = compare_all(experiment, section.reference, protocol) if section.reference else None
+    leads = {one.second: one for one in family.comparisons} if family else {}
     published = {line.label: find_published(line.first, protocol) for line in experiment.lines}
     has_paper = any(published.values())
 
@@ -162,7 +162,7 @@ def _table(section: Section, protocol: str) -> ResultTable:
             line.accuracy(protocol, -1),
             interval(line.relation_interval(protocol)),
             *([row.last if row else None] if has_paper else []),
-            *(_tests(family, line.label) if family else []),
+            *([_lead(leads.get(line.label), line.label == section.reference)] if family else []),
             line.forgetting(protocol),
             line.newest(protocol),
             seconds and f"{seconds.mean:.1f}",
@@ -173,31 +173,25 @@ def _table(section: Section, protocol: str) -> ResultTable:
     if bare:
         which = "all rows" if len(bare) == len(experiment.lines) else "; ".join(bare)
         notes.append(f"Records without predictions, checked by their counts per relation: {which}.")
-    if family:
-        notes += [*family.notes(), *family.refused]
-        remarks: dict[str, list[str]] = {}
-        for one in family.comparisons:
-            if one.note:
-                remarks.setdefault(one.note, []).append(one.second)
-        notes += [f"{'; '.join(labels)}: {note}" for note, labels in remarks.items()]
+    notes += family.refused if family else ()
     name, paper = (["the paper's name"], ["paper"]) if has_paper else ([], [])
-    tests = ["p (t)", "p (sign-flip)"] if family else []
+    lead = ["lead of the reference"] if family else []
     return ResultTable(
         name=f"reproducibility-{protocol}",
         title=f"Protocol {protocol}, after task {experiment.n_tasks}",
-        columns=("method", *name, "n", "ours", OVER_RELATIONS, *paper, *tests, "forgetting", "newest task", "seconds"),
+        columns=("method", *name, "n", "ours", OVER_RELATIONS, *paper, *lead, "forgetting", "newest task", "seconds"),
         rows=tuple(map(cells, experiment.lines)),
         notes=(*notes, *experiment.notes),
         text_columns=1 + has_paper,
     )
 
 
-def _tests(family: Family, label: str) -> tuple[Cell, Cell]:
-    """Both corrected p values of a line against the reference."""
-    if label == family.reference.label:
-        return "reference", "reference"
-    found = family.against(label)
-    return (p_value(found.p_t_corrected), p_value(found.p_sign_corrected)) if found else (None, None)
+def _lead(found: Comparison | None, is_reference: bool) -> Cell:
+    """Lead of the reference over a line, with its interval; a dash if they have no stream in common."""
+    if found is None or found.difference is None:
+        return "reference" if is_reference else None
+    ends = interval(found.relation_interval, signed=True)
+    return points(PERCENT * found.difference) + (f" ({ends})" if ends else "")
 
 
 def _origin(records: Iterable[Record]) -> str:

@@ -75,7 +75,7 @@ def _over(best: Line, others: list[Line], *, least: float) -> list[Figure]:
     for one in compare_lines(best, same, protocol=CANDIDATES):
         gain = None if one.difference is None else PERCENT * one.difference
         figures.append(Figure(f"  over {one.second}", gain, "points", f">= {least:g}"))
-        figures.append(Figure("    p, paired t-test (Holm)", one.p_t_corrected, "", "< 0.05"))
+        figures.append(Figure("    p, paired t-test (Holm)", one.p_corrected, "", "< 0.05"))
     return figures
 
 

@@ -26,7 +26,7 @@ from typing import Any
 from erda.files import data_folder, write_lines
 
 sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
-from opentext_documents import questions_of
+from opentext_data import questions_of
 
 FOLDS = Path(__file__).parent.parent / "benchmarks" / "folds.json"
 NO_RELATION = "no_relation"

@@ -1,13 +1,17 @@
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from toy_corpus import ToySimilarity, erda_corpus, row, toy_store
+from tiny_models import build_model
+from toy_corpus import ToySimilarity, erda_corpus, random_rows, row, toy_store
 
-from erda.corpus.augment import ENTITY_MATCH, NEIGHBOUR, Augmenter
+from erda.corpus.augment import ENTITY_MATCH, NEIGHBOUR, Augmenter, open_augmenter
+from erda.corpus.similarity import load_similarity
 from erda.corpus.vector_index import build_index
+from erda.corpus.vector_shards import vectors_folder
 from erda.data.formats.jsonl_examples import example_from_json, example_to_json
 from erda.data.own_data import read_examples
 from erda.errors import DataError, SettingsError
@@ -154,6 +158,28 @@ def test_a_record_contains_the_provenance(augmenter: Augmenter) -> None:
     assert provenance["found_for"] == "a1"
     assert provenance["found_for_sentence"] == " ".join(AUTHOR.tokens)
     assert augmenter.store.rows([provenance["row"]])[0].tokens == found.examples[0].tokens
+
+
+def test_an_augmenter_opens_the_model_of_the_only_index(tmp_path: Path) -> None:
+    store, tiny, mine = (
+        toy_store(tmp_path, random_rows(60, n_entities=6)),
+        build_model(tmp_path / "tiny").path,
+        tmp_path / "mine",
+    )
+    with pytest.raises(DataError, match="run: erda corpus index"):
+        open_augmenter(store.folder)
+    erda_corpus("train", store.folder, "--encoder", tiny, "--out", mine, "--set", "rank=2", "--set", "held_out=0")
+    erda_corpus("index", store.folder, "--model", mine)
+    expected = load_similarity(mine).fingerprint
+    shutil.rmtree(mine)
+    assert open_augmenter(store.folder).origin()["model"] == expected
+    erda_corpus("index", store.folder, "--model", tiny)
+    with pytest.raises(DataError, match="indexes of 2 similarity models; delete all but one"):
+        open_augmenter(store.folder)
+    shutil.rmtree(vectors_folder(store, expected))
+    untrained = load_similarity(tiny)
+    assert open_augmenter(store.folder).index.about.fingerprint == untrained.fingerprint
+    assert open_augmenter(store.folder, tiny).find([AUTHOR, COAST]).n_examples == 2
 
 
 def test_the_command_writes_jsonl_and_prints_a_table(

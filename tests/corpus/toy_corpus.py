@@ -76,6 +76,8 @@ def erda_corpus(*arguments: object) -> None:
 class ToySimilarity:
     """Stand-in for `SimilarityModel` in tests of the index and the augmentation."""
 
+    weights = None
+
     def __init__(self, name: str = "toy", dim: int = 64) -> None:
         self.base = name
         self.dim = dim

@@ -11,7 +11,7 @@ from statistics import fmean
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "paper.md", "docs/method.md", "docs/research.md")
+PAGES = ("README.md", "paper.md", "docs/method.md", "docs/research.md", "docs/augmentation.md", "docs/encoders.md")
 PUBLISHED = ROOT / "src/erda/benchmark/report/published.toml"
 NUMBER = re.compile(r"(?<![\w.,-])\d{1,2}\.\d\d(?![\w.]*\d)")  # an accuracy in per cent, two decimals
 LEAST = 4.0  # smaller numbers are settings, versions and differences

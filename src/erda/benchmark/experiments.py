@@ -18,7 +18,7 @@ from erda.benchmark.measures import PROTOCOLS
 from erda.benchmark.records import FoundRecord, Record
 from erda.benchmark.statistics import Summary, relation_interval
 from erda.data.dataset import CATALOGUE
-from erda.errors import ErdaError, SettingsError
+from erda.errors import SettingsError
 from erda.files import user_path
 from erda.settings.runs import Run, filled_settings
 
@@ -47,20 +47,15 @@ def shape_of(run: Run) -> dict[str, Any]:
 
 def choice_of(run: Run) -> dict[str, Any]:
     """Further settings that the runs of one line share; settings newer than a record have their defaults."""
-    own = {f"method.{name}": value for name, value in _filled(run.method, run.settings.get("method", {})).items()}
+    own = {
+        f"method.{name}": value for name, value in filled_settings(run.method, run.settings.get("method", {})).items()
+    }
     return {"method": run.method, "corpus": Path(run.corpus).name or "none", **own}
-
-
-def _filled(method: str, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    try:
-        return filled_settings(method, settings)
-    except (ImportError, ErdaError):  # records of a method that is not installed are readable
-        return settings
 
 
 def has_default_settings(run: Run) -> bool:
     """Whether all settings of the run's method have their defaults."""
-    return _filled(run.method, run.settings["method"]) == _filled(run.method, {})
+    return filled_settings(run.method, run.settings["method"]) == filled_settings(run.method, {})
 
 
 def reject_mixing(directory: Path, *, then: Run, now: Run) -> None:

@@ -1,12 +1,7 @@
-"""Means, deviations, and two paired tests of whether one method is better than another.
+"""Means, deviations, intervals, and the paired t-test of whether one method is better than another.
 
-Both tests use the differences d_1, ..., d_n between runs on the same streams:
-
-- the paired t-test of the paper, which assumes normal differences;
-- the exact sign-flip test, which assumes only that under the null hypothesis each d_i has either sign with equal
-  probability. It is exact, but its smallest p is 2 / 2^n.
-
-Both are two-sided. Holm's method corrects the tests of one table together.
+The t-test uses the differences between runs on the same streams. It is two-sided, and Holm's method corrects the tests
+of one table together.
 """
 
 from __future__ import annotations
@@ -17,11 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-MOST_STREAMS = 14  # of the sign-flip test, which counts all 2^n patterns
 LEVEL = 0.95  # of intervals
 N_RESAMPLES = 10_000  # of the bootstrap over relations
 NOISE = 1e-12  # tolerance of floating point for differences of fractions
-RESOLUTION = 1e-9  # of differences in the sign-flip test
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +64,6 @@ def relation_interval(right: Sequence[float], tests: Sequence[float]) -> tuple[f
     resampled = (weights @ np.asarray(right, dtype=np.float64)) / (weights @ np.asarray(tests, dtype=np.float64))
     low, high = np.quantile(resampled, ((1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0)).tolist()
     return low, high
-
-
-def sign_flip(differences: Sequence[float]) -> float | None:
-    """Two-sided p of the sign-flip test: the share of sign patterns with a mean at least as far from 0 as observed.
-
-    All 2^n patterns are counted, so p is exact. None for fewer than two differences and for more than 14.
-    """
-    if not 2 <= len(differences) <= MOST_STREAMS:
-        return None
-    from scipy import stats
-
-    whole = np.rint(np.asarray(differences) / RESOLUTION)  # sums of whole numbers tie exactly
-    found = stats.permutation_test(
-        (whole,), np.sum, permutation_type="samples", n_resamples=2 ** len(whole), vectorized=True
-    )
-    return float(found.pvalue)
 
 
 def holm(ps: Sequence[float | None]) -> list[float | None]:

@@ -86,7 +86,7 @@ def add_parser(subparsers: Commands[argparse.ArgumentParser]) -> None:
     about = "Embed all sentences of a corpus and build a nearest-neighbour index."
     parser = add_command(commands, "index", about, INDEX_EXAMPLES, index_corpus)
     parser.add_argument("corpus", metavar="DIR", type=Path, help="corpus of 'erda corpus build'")
-    _add_model(parser)
+    _add_model(parser, "the packaged model")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... (default: cpu)")
     about = "embed on a Ray cluster: auto, HOST:PORT, or local for several processes on this machine"
     parser.add_argument("--address", metavar="ADDR", help=about)
@@ -101,7 +101,7 @@ def add_parser(subparsers: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("--out", metavar="FILE", type=Path, help=about)
     add_overwrite(parser)
     parser.add_argument("--known", metavar="FILE", type=Path, nargs="+", default=[], help="sentences to skip")
-    _add_model(parser)
+    _add_model(parser, "that of the corpus's only index")
     add_sets(parser, AUGMENT_SETS)
     _add_training(commands)
 
@@ -136,8 +136,8 @@ def _add_exclude(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--exclude", metavar="FILE", type=Path, nargs="+", action="extend", default=[], help=about)
 
 
-def _add_model(parser: argparse.ArgumentParser) -> None:
-    about = "folder of 'erda corpus train', or an encoder (default: the packaged model)"
+def _add_model(parser: argparse.ArgumentParser, default: str) -> None:
+    about = f"folder of 'erda corpus train', or an encoder (default: {default})"
     parser.add_argument("--model", metavar="NAME", help=about)
 
 

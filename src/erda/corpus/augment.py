@@ -264,14 +264,14 @@ class Augmenter:
 
 
 def open_augmenter(corpus: Path, model: str | Path | None = None, *, device: str = "cpu") -> Augmenter:
-    """Open the augmenter of a corpus folder with an index of this similarity model (default: the packaged model)."""
+    """Open the augmenter of a corpus folder with its index of a similarity model (default: that of its only index)."""
     from erda.corpus.corpus_store import CorpusStore
     from erda.corpus.similarity import load_similarity
-    from erda.corpus.vector_index import VectorIndex
+    from erda.corpus.vector_index import VectorIndex, indexed_model
 
     require("duckdb", "faiss")
     store = CorpusStore.open(Path(corpus))
-    similarity = load_similarity(model, device=device)
+    similarity = load_similarity(model or indexed_model(store), device=device)
     return Augmenter(store, VectorIndex.open(store, similarity), similarity)
 
 

@@ -7,7 +7,8 @@
 
 An IVF index holds quantised vectors. A search therefore retrieves spare rows and rescores all of them with the vectors
 of the memory-mapped shards, which restores recall and makes scores exact. `index.json` describes `index.faiss`: model,
-corpus, factory string, search parameters and recall. Row i of the index is row i of the corpus.
+corpus, factory string, search parameters and recall; trained weights of the model are copied beside it. Row i of the
+index is row i of the corpus.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from erda.corpus.corpus_store import CorpusStore, StoredFile, disk_faults
-from erda.corpus.vector_shards import BUSY, Embedder, VectorShards, embed_corpus, vectors_folder
+from erda.corpus.vector_shards import BUSY, FOLDER, Embedder, VectorShards, embed_corpus, vectors_folder
 from erda.errors import DataError, ModelError
 from erda.files import locked, read_sealed, sealed, whole_file, write_json
 
@@ -126,6 +127,8 @@ def build_index(
     shards = embed_corpus(store, model, batch_size=batch_size, embedder=embedder)
     folder = shards.folder
     with locked(folder, busy=BUSY), disk_faults(folder):
+        if model.weights is not None:
+            model.weights.save(folder)
         factory = choose_factory(len(shards), shards.dim)
         if not _is_complete(folder, store, factory):
             index, search = index_shards(shards, factory)
@@ -144,6 +147,18 @@ def build_index(
             )
             write_json(folder / _ABOUT, sealed(about))
     return VectorIndex.open(store, model)
+
+
+def indexed_model(store: CorpusStore) -> str | Path | None:
+    """The model of a corpus's only index: the folder with the copy of its weights, or an untrained encoder's name."""
+    from erda.encoders.adapter import SETTINGS_FILE
+
+    found = sorted(store.folder.glob(f"{FOLDER}/*-{store.digest[:12]}/{_ABOUT}"))
+    if len(found) > 1:
+        folders = ", ".join(str(path.parent) for path in found)
+        raise DataError(f"{store.folder}: indexes of {len(found)} similarity models; delete all but one of {folders}")
+    copy = next((path.parent for path in found if (path.parent / SETTINGS_FILE).is_file()), None)
+    return copy or next((read_sealed(path, IndexAbout).model for path in found), None)
 
 
 def _is_complete(folder: Path, store: CorpusStore, factory: str) -> bool:

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from erda.encoders import TransformerSettings
+from erda.encoders import Mode, TransformerSettings
 from erda.encoders.contract import BackgroundFile, Encoder, UnlabelledFile, embedded_one, shares
-from erda.encoders.tokens import MarkedTokenizer, Pieces
+from erda.encoders.tokens import MARKS, MarkedTokenizer, Pieces
 from erda.encoders.weights import MODELS, PACKAGED
 from erda.errors import ModelError, SettingsError
 from erda.files import cache_folder, read_bytes, read_json, write_bytes, write_json
@@ -32,11 +32,12 @@ from erda.types import EncoderSpec, Example
 if TYPE_CHECKING:
     from erda.encoders.frozen import FrozenCache
 
-VERSION = 4  # format of the graph and the files beside it
+VERSION = 5  # format of the graph and the files beside it
 GRAPH, TOKENIZER, ABOUT = "model.onnx", "tokenizer.json", "encoder.json"
 BUILT = "mpnet"  # too large to ship: `erda data get mpnet` builds its files
 GET = f"erda data get {BUILT}"
 BATCH_SIZE = 256  # sentences per step of the progress bar
+MOST_PAIRS = 32  # of a sentence in one run
 BAR_AFTER = 3.0  # seconds of embedding before a progress bar appears
 FIXED = ("mode", "trained_layers", "projection", "precision", "max_pieces", "adapter", "pooled_layers")
 
@@ -52,6 +53,8 @@ class AboutEncoder:
     max_pieces: int
     vocab_size: int  # ids from here on are the four marks
     special: dict[str, int]  # ids of the special tokens: cls, sep, unk, pad, mask
+    mode: Mode
+    trained_on: tuple[str, ...]  # Wikidata ids of the relations that the training read labels of
     sha256: dict[str, str]  # of each file
     crc32: dict[str, int]  # of each file, fast to verify
     made_from: str = ""  # weights and settings of a graph in the cache
@@ -103,8 +106,8 @@ def crc32_of(files: dict[str, bytes]) -> dict[str, int]:
 class OnnxEncoder(Encoder):
     """A frozen transformer in mode `markers`. The first sentence loads graph and tokenizer.
 
-    Sentences run one at a time, so a vector does not depend on its batch. `cache` is for experiments that embed the
-    same sentences many times.
+    Sentences run one at a time, so a vector does not depend on its batch. In mode `levitated`, the pairs of a sentence
+    share a run. `cache` is for experiments that embed the same sentences many times.
     """
 
     def __init__(
@@ -134,7 +137,8 @@ class OnnxEncoder(Encoder):
             text, size, limit = packed.tokenizer.decode(), self.about.vocab_size, self.about.max_pieces
             with ThreadPoolExecutor(1) as pool:  # both take about 0.1 s
                 session = pool.submit(_session, packed)
-                tokenizer = MarkedTokenizer.from_json(text, special=self.about.special, vocab_size=size, limit=limit)
+                how = {"special": self.about.special, "mode": self.about.mode}
+                tokenizer = MarkedTokenizer.from_json(text, vocab_size=size, limit=limit, **how)
                 return tokenizer, session.result()
 
     @property
@@ -158,26 +162,52 @@ class OnnxEncoder(Encoder):
 
     def _vectors(self, batch: Sequence[Pieces], batch_size: int) -> np.ndarray:
         vectors = np.empty((len(batch), self.dim), dtype=np.float32)
-        n_threads = 1 if shares() else min(available_threads(), len(batch))
-        if n_threads <= 1:
-            for row, pieces in enumerate(batch):
-                vectors[row] = self._vector(pieces)
+        runs = self._runs(batch)
+        n_threads = 1 if shares() else min(available_threads(), len(runs))
+
+        def put(rows: list[int], found: np.ndarray) -> None:
+            vectors[rows] = found
+            for _ in rows:
                 embedded_one()
+
+        if n_threads <= 1:
+            for rows in runs:
+                put(rows, self._run([batch[row] for row in rows]))
             return vectors
         from tqdm import tqdm
 
-        starts = range(0, len(batch), batch_size)
+        starts = range(0, len(runs), batch_size)
         with ThreadPoolExecutor(n_threads) as pool:
             for start in tqdm(starts, desc="sentences", unit="batch", leave=False, delay=BAR_AFTER, disable=None):
-                for row, vector in enumerate(pool.map(self._vector, batch[start : start + batch_size]), start):
-                    vectors[row] = vector
-                    embedded_one()
+                some = runs[start : start + batch_size]
+                made = pool.map(lambda rows: self._run([batch[row] for row in rows]), some)
+                for rows, found in zip(some, made, strict=True):
+                    put(rows, found)
         return vectors
 
-    def _vector(self, pieces: Pieces) -> np.ndarray:
-        inputs = {"ids": pieces.ids, "marks": np.array(pieces.places)}
-        vector: np.ndarray = self._loaded[1].run(None, inputs)[0]
-        return vector
+    def _runs(self, batch: Sequence[Pieces]) -> list[list[int]]:
+        """Rows of the batch that share a run: pairs of one sentence, if its words do not contain the marks."""
+        if self.about.mode != "levitated":
+            return [[row] for row in range(len(batch))]
+        of_sentence: dict[bytes, list[int]] = {}
+        for row, pieces in enumerate(batch):
+            of_sentence.setdefault(pieces.ids[: -len(MARKS)].tobytes(), []).append(row)
+        return [rows[at : at + MOST_PAIRS] for rows in of_sentence.values() for at in range(0, len(rows), MOST_PAIRS)]
+
+    def _run(self, batch: Sequence[Pieces]) -> np.ndarray:
+        """Vectors of the pairs of one sentence: [n, dim]."""
+        inputs = {"ids": batch[0].ids, "marks": np.array(batch[0].places)}
+        if self.about.mode == "levitated":
+            n_words, n_marks = len(batch[0].ids) - len(MARKS), len(batch) * len(MARKS)
+            spans = np.array([pieces.places[2:] for pieces in batch], np.int64).ravel()
+            inputs = {
+                "ids": np.concatenate([batch[0].ids, np.tile(batch[0].ids[n_words:], len(batch) - 1)]),
+                "marks": n_words + np.arange(0, n_marks, 2),
+                "positions": np.concatenate([np.arange(n_words), spans]),
+                "owners": np.repeat(np.arange(1 + len(batch)), [n_words, *[len(MARKS)] * len(batch)]),
+            }
+        found: np.ndarray = self._loaded[1].run(None, inputs)[0]
+        return found.reshape(len(batch), self.dim)
 
 
 def open_packaged(name: str, settings: TransformerSettings, *, cache: FrozenCache | None = None) -> OnnxEncoder:

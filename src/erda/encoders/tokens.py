@@ -99,11 +99,13 @@ class MarkedTokenizer:
         self.text_segments = (1, 2, 3, 4, 5) if mode == "levitated" else (1, 3, 5, 7, 9)  # of `Layout`
 
     @classmethod
-    def from_json(cls, content: str, *, special: Mapping[str, int], vocab_size: int, limit: int) -> MarkedTokenizer:
-        """Rebuild a tokenizer of mode `markers` from `to_json`, without a model folder."""
+    def from_json(
+        cls, content: str, *, special: Mapping[str, int], mode: Mode, vocab_size: int, limit: int
+    ) -> MarkedTokenizer:
+        """Rebuild a tokenizer from `to_json`, without a model folder."""
         from tokenizers import Tokenizer
 
-        return cls(Tokenizer.from_str(content), special=special, mode="markers", vocab_size=vocab_size, limit=limit)
+        return cls(Tokenizer.from_str(content), special=special, mode=mode, vocab_size=vocab_size, limit=limit)
 
     def to_json(self) -> str:
         """Serialise the word tokenizer in the format of the tokenizers library, without marks and limit."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from erda.data.streams import StreamSettings
-from erda.errors import SettingsError
+from erda.errors import ErdaError
 from erda.fields import Count, Seed, Settings, flat_kinds, flat_values
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def filled_settings(method: str, settings: Mapping[str, Setting]) -> dict[str, S
 
     try:
         defaults = default_settings(find_method(method))
-    except SettingsError:  # a method of another package
+    except (ImportError, ErdaError):  # records of a method that is not installed are readable
         defaults = {}
     former = {name: value for name, value in FORMER_SETTINGS.items() if name not in defaults}
     return {**former, **defaults, **settings}

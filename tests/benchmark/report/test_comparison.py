@@ -125,13 +125,10 @@ def test_the_reference_is_compared_with_each_line(template: Record) -> None:
     assert emr[4] == p_value(expected.pvalue)
     assert emr[5] == p_value(expected.pvalue)  # the larger of two p values is multiplied by one
     assert table.rows[1][5] == p_value(2 * smaller.pvalue)
-    assert emr[6:] == ("0.0312", "0.0625")
-    assert "Holm's correction: 2 rows." in table.notes
+    assert len(emr) == 6
     half = comparison_table(found, "erda", ALL_SEEN)
     assert half.rows[0][2] == "+8.25"
     assert half.name != table.name
-    one = comparison_table(experiment(template, {"erda": ENDS["erda"], "emr": ENDS["emr"]}), "erda", CANDIDATES)
-    assert "Holm's correction: one row." in one.notes
 
 
 def test_the_default_reference_is_posterior_with_defaults_then_erda_then_the_first_line(template: Record) -> None:
@@ -164,15 +161,13 @@ def test_lines_run_on_other_streams_are_excluded_and_noted(template: Record) -> 
     assert said in table.notes
     family = compare_all(mixed, "erda", CANDIDATES)
     assert family.refused == (said,)
-    assert family.against("emr") is None
-    assert family.against("idlvq-c") is family.comparisons[0]
+    assert [one.second for one in family.comparisons] == ["idlvq-c"]
 
 
 def test_a_single_line_and_an_unknown_reference(template: Record) -> None:
     alone = experiment(template, {"erda": [0.5]})
     table = comparison_table(alone, "erda", CANDIDATES)
     assert table.rows == ()
-    assert "Nothing to compare with." in table.notes
     assert to_terminal(table)
     with pytest.raises(RecordError, match=r"Unknown line 'erdaa'\. Did you mean 'erda'"):
         comparison_table(alone, "erdaa", CANDIDATES)

@@ -121,5 +121,4 @@ def test_the_headline_shows_the_accuracies_of_the_records(tmp_path: Path) -> Non
     for protocol in ("all-seen", "candidates"):
         for own in records.values():
             assert f"{100 / 3 * sum(record.accuracy[protocol][-1] for record in own):.1f}" in head
-    assert "p, all-seen" in head
     assert "<img" not in head

@@ -1,14 +1,14 @@
 """Build the files of an ONNX encoder from PyTorch weights (extra `train`).
 
-The graph takes the piece ids of one sentence and returns the states at its two start marks. It is written operator by
-operator from the weights and uses ONNX Runtime's fused operators, which have fast CPU kernels. Each run takes one
-sentence. There is no padding and no mask, so other sentences cannot change a vector, not even in int8, where the input
-scale of a matrix product depends on all of its rows.
+The graph takes the piece ids of one sentence and returns the states at the start marks of one pair of entities, or of
+several (mode `levitated`: every pair has four marks after the words, `owners` says whose they are, and a mark reads the
+words and the marks of its own pair). It is written operator by operator from the weights and uses ONNX Runtime's fused
+operators, which have fast CPU kernels. Each run takes one sentence without padding.
 
 In int8, the weights of linear layers have one scale per output. Their inputs are quantised at run time with one scale
-per word piece. The operator has a single scale, so the graph divides each row by its largest absolute value and
-multiplies the output by it. Queries, keys and values are computed in 32 bits. Each of these two measures halves the
-error. Weights use 7 bits: on x86 without VNNI, the sum of two products (255 x 127 x 2) would saturate at 16 bits. Word
+per word piece: the graph divides each row by its largest absolute value and multiplies the output by it. No row depends
+on another one there, so neither other sentences nor other pairs can change a vector. Queries, keys and values are
+computed in 32 bits. Each of these two measures halves the error. Weights use 7 bits: on x86 without VNNI, the sum of two products (255 x 127 x 2) would saturate at 16 bits. Word
 vectors are stored in 8 bits with one scale per word, everything else in half precision, which ONNX Runtime widens when
 it loads the file.
 """
@@ -81,15 +81,16 @@ def pack_encoder(
 ) -> PackedEncoder:
     """Build the files of an encoder from its weights."""
     engine = f"engine '{settings.engine}': it runs"
-    if settings.mode != "markers" or settings.trained_layers or settings.projection or settings.precision != "fp32":
-        expected = "expected mode 'markers', trained_layers 0, projection 0, precision 'fp32'"
+    if settings.mode == "paper" or settings.trained_layers or settings.projection or settings.precision != "fp32":
+        expected = "expected mode 'markers' or 'levitated', trained_layers 0, projection 0, precision 'fp32'"
         raise SettingsError(f"{engine} frozen encoders: {expected}.")
     encoder = TransformerEncoder(folder, settings, weights=weights)
     config, tokenizer = encoder.layers.model.config, encoder.tokenizer
     if not encoder.layers.splits or config.hidden_act != "gelu":
         shape = f"'{config.model_type}' ({config.hidden_act})"
         raise SettingsError(f"{engine} BERT, RoBERTa and MPNet, not {shape}; use engine 'torch'.")
-    graph = _Graph(int8=settings.engine != "onnx").build(encoder.layers, tokenizer.limit)
+    levitated = settings.mode == "levitated"
+    graph = _Graph(int8=settings.engine != "onnx", levitated=levitated).build(encoder.layers, tokenizer.limit)
     files = {GRAPH: graph, TOKENIZER: tokenizer.to_json().encode()}
     about = AboutEncoder(
         version=VERSION,
@@ -99,6 +100,8 @@ def pack_encoder(
         max_pieces=tokenizer.limit,
         vocab_size=tokenizer.vocab_size,
         special=tokenizer.special,
+        mode=settings.mode,
+        trained_on=weights.trained_on if weights else (),
         sha256={name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
         crc32=crc32_of(files),
         made_from=made_from,
@@ -151,13 +154,16 @@ def get_packaged(name: str, *, say: Callable[[str], None]) -> Path:
 class _Graph:
     """Nodes and constants; each method adds some and returns the name of their output."""
 
-    def __init__(self, int8: bool) -> None:
-        self.int8 = int8
+    def __init__(self, int8: bool, levitated: bool) -> None:
+        self.int8, self.levitated = int8, levitated
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
 
     def build(self, layers: LayeredModel, max_pieces: int) -> bytes:
-        """Serialise the graph of a model that `splits`: `ids` [length] and `marks` [2] -> `vector` [2 x hidden]."""
+        """Serialise the graph of a model that `splits`: `ids` [length] and `marks` [2] -> `vector` [2 x hidden].
+
+        Levitated: with `positions` and `owners` [length] and `marks` [2 x n_pairs] -> [n_pairs, 2 x hidden].
+        """
         embeddings, width = layers.model.embeddings, layers.hidden_size
         words = _array(embeddings.word_embeddings.weight)
         if layers.marks is not None:
@@ -165,7 +171,8 @@ class _Graph:
         length = self._add("Shape", "ids")
         rows = self._words(words)
         places = self._floats(_array(_position_rows(layers, max_pieces)))
-        rows = self._add("Add", rows, self._add("Slice", places, self._ints(0), length))
+        at = ["positions"] if self.levitated else [self._ints(0), length]
+        rows = self._add("Add", rows, self._add("Gather" if self.levitated else "Slice", places, *at))
         norm = embeddings.LayerNorm
         states = self._add("LayerNormalization", rows, *self._scale(norm), epsilon=norm.eps)
         bias = self._position_bias(layers, max_pieces, length)
@@ -175,14 +182,16 @@ class _Graph:
                 pooled.append(self._add("Gather", states, "marks"))
             states = self._layer(layers, layer, states, bias, last=number == layers.n_layers)
         if pooled:
-            states = self._add("Mean", *map(self._unit, [*pooled, states]))
-        self._add("Reshape", states, self._ints(-1))
+            states = self._add("Mean", *(self._unit(one, 2 * width) for one in (*pooled, states)))
+        self._add("Reshape", states, self._ints(-1, 2 * width) if self.levitated else self._ints(-1))
         self.nodes[-1].output[0] = "vector"
+        names = ("positions", "owners") if self.levitated else ()
+        more = [_value(name, TensorProto.INT64, "length") for name in names]
         graph = helper.make_graph(
             self.nodes,
             "encoder",
-            [_value("ids", TensorProto.INT32, "length"), _value("marks", TensorProto.INT64, 2)],
-            [_value("vector", TensorProto.FLOAT, 2 * width)],
+            [_value("ids", TensorProto.INT32, "length"), _value("marks", TensorProto.INT64, "marks"), *more],
+            [_value("vector", TensorProto.FLOAT, *(["pairs"] if self.levitated else []), 2 * width)],
             self.constants,
         )
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(RUNTIME, 1)]
@@ -223,9 +232,11 @@ class _Graph:
         inner = self._add("Gelu", self._linear(attended, layer.intermediate.dense), domain=RUNTIME)
         return self._skip(layer.output.LayerNorm, self._linear(inner, layer.output.dense), attended)
 
-    def _unit(self, states: str) -> str:
-        """Scale to length 1."""
-        return self._add("Div", states, self._add("Max", self._add("ReduceL2", states), self._constant(TINY)))
+    def _unit(self, states: str, width: int) -> str:
+        """Scale the states of each pair to length 1: [2 x n_pairs, hidden] -> [n_pairs, width]."""
+        pairs = self._add("Reshape", states, self._ints(-1, width))
+        length = self._add("ReduceL2", pairs, self._ints(1), keepdims=1)
+        return self._add("Div", pairs, self._add("Max", length, self._constant(TINY)))
 
     def _exact(self, states: str, *linears: nn.Linear) -> str:
         """Linear layers side by side, in 32 bits: [n, in] -> [n, sum of out]."""
@@ -242,8 +253,9 @@ class _Graph:
         whole = self._constant(np.rint(weight / scale[:, None]).astype(np.int8).T)
         largest = self._add("ReduceMax", self._add("Abs", states), self._ints(1), keepdims=1)
         largest = self._add("Max", largest, self._constant(TINY))
-        states = self._add("Div", states, largest)
-        product = self._add("DynamicQuantizeMatMul", states, whole, self._constant(scale), domain=RUNTIME)
+        step, middle = self._constant(np.float32(1 / 127)), self._constant(np.uint8(128))
+        states = self._add("QuantizeLinear", self._add("Div", states, largest), step, middle)
+        product = self._add("MatMulIntegerToFloat", states, whole, step, self._constant(scale), middle, domain=RUNTIME)
         return self._add("Add", self._add("Mul", product, largest), bias)
 
     def _skip(self, norm: nn.LayerNorm, states: str, skipped: str) -> str:
@@ -255,11 +267,22 @@ class _Graph:
         return self._constant(_array(norm.weight)), self._constant(_array(norm.bias))
 
     def _position_bias(self, layers: LayeredModel, max_pieces: int, length: str) -> str:
-        """MPNet's attention bias by distance, [1, heads, length, length]; empty for other models."""
+        """What is added to attention, [1, heads or 1, length, length]: MPNet's bias by distance, and the mask of marks.
+
+        Empty for other models with the marks in the sentence.
+        """
+        if self.levitated:
+            axes = [self._add("Unsqueeze", "owners", self._ints(axis)) for axis in (0, 1)]
+            reads = self._add("Or", self._add("Equal", axes[0], self._ints(0)), self._add("Equal", *axes))
+            mask = self._add("Where", reads, self._constant(np.float32(0)), self._constant(np.float32(-1e4)))
+            mask = self._add("Unsqueeze", mask, self._ints(0, 1))
         if not layers.mpnet:
-            return ""
+            return mask if self.levitated else ""
         encoder = layers.model.encoder
         bias = encoder.compute_position_bias(encoder.relative_attention_bias.weight.new_empty(1, max_pieces, 1))
+        if self.levitated:
+            rows = self._add("Gather", self._floats(_array(bias)), "positions", axis=2)
+            return self._add("Add", self._add("Gather", rows, "positions", axis=3), mask)
         both = self._add("Concat", length, length, axis=0)
         return self._add("Slice", self._floats(_array(bias)), self._ints(0, 0), both, self._ints(2, 3))
 
@@ -305,5 +328,5 @@ def _array(tensor: Tensor) -> np.ndarray:
     return tensor.detach().float().cpu().numpy()
 
 
-def _value(name: str, kind: int, size: int | str) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, kind, [size])
+def _value(name: str, kind: int, *sizes: int | str) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, sizes)

@@ -10,15 +10,7 @@ from dataclasses import dataclass, replace
 
 from erda.benchmark.experiments import Experiment, Line
 from erda.benchmark.records import Record
-from erda.benchmark.statistics import (
-    MOST_STREAMS,
-    Summary,
-    holm,
-    is_constant,
-    paired_t,
-    relation_interval,
-    sign_flip,
-)
+from erda.benchmark.statistics import Summary, holm, is_constant, paired_t, relation_interval
 from erda.errors import RecordError, unknown_name
 
 
@@ -26,7 +18,7 @@ from erda.errors import RecordError, unknown_name
 class Comparison:
     """`first` minus `second` over their common streams, in fractions.
 
-    An undefined p is None and `note` gives the reason; `*_corrected` is Holm's correction over the table.
+    An undefined p is None and `note` gives the reason; `p_corrected` is Holm's correction over the table.
     """
 
     first: str
@@ -34,10 +26,8 @@ class Comparison:
     n: int
     difference: float | None  # mean; None without a common stream
     relation_interval: tuple[float, float] | None = None  # 95 %, by resampling relations; needs counts per relation
-    p_t: float | None = None
-    p_sign: float | None = None
-    p_t_corrected: float | None = None
-    p_sign_corrected: float | None = None
+    p: float | None = None  # of the paired t-test
+    p_corrected: float | None = None
     note: str = ""
 
 
@@ -48,19 +38,6 @@ class Family:
     reference: Line
     comparisons: tuple[Comparison, ...]
     refused: tuple[str, ...]
-
-    def against(self, label: str) -> Comparison | None:
-        """Comparison with the line of that label."""
-        return next((one for one in self.comparisons if one.second == label), None)
-
-    def notes(self) -> list[str]:
-        """Number of corrected rows."""
-        n_tests = sum(one.p_sign is not None for one in self.comparisons)
-        notes = [] if self.comparisons else ["Nothing to compare with."]
-        return [
-            *notes,
-            *([f"Holm's correction: {'one row' if n_tests == 1 else f'{n_tests} rows'}."] if n_tests else []),
-        ]
 
 
 def compare_all(experiment: Experiment, reference: str, protocol: str) -> Family:
@@ -77,10 +54,8 @@ def compare_all(experiment: Experiment, reference: str, protocol: str) -> Family
 def compare_lines(reference: Line, others: Sequence[Line], *, protocol: str) -> tuple[Comparison, ...]:
     """`reference` minus each of `others` on the same streams by final accuracy, corrected as one family."""
     found = [_compare_two(reference, other, protocol) for other in others]
-    by_t, by_sign = holm([one.p_t for one in found]), holm([one.p_sign for one in found])
-    return tuple(
-        replace(one, p_t_corrected=t, p_sign_corrected=sign) for one, t, sign in zip(found, by_t, by_sign, strict=True)
-    )
+    corrected = holm([one.p for one in found])
+    return tuple(replace(one, p_corrected=p) for one, p in zip(found, corrected, strict=True))
 
 
 def different_streams(first: Line, second: Line) -> str:
@@ -108,8 +83,7 @@ def _compare_two(first: Line, second: Line, protocol: str) -> Comparison:
         n=len(differences),
         difference=summary.mean if summary else None,
         relation_interval=_relation_interval(first, second, protocol),
-        p_t=paired_t(differences),
-        p_sign=sign_flip(differences),
+        p=paired_t(differences),
         note=" ".join(_notes(differences, sorted(set(ours) ^ set(theirs)))),
     )
 
@@ -143,8 +117,6 @@ def _notes(differences: Sequence[float], alone: Sequence[int]) -> list[str]:
         notes.append("The difference is the same on every stream: the t-test is not defined.")
     if n and alone:
         notes.append(f"Without seed {', '.join(map(str, alone))}, which only one of the two has.")
-    if n > MOST_STREAMS:
-        notes.append(f"No sign-flip test: it counts all sign patterns of at most {MOST_STREAMS} streams.")
     return notes
 
 

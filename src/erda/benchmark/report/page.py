@@ -12,12 +12,10 @@ from urllib.parse import quote
 from erda import __version__
 from erda.benchmark.experiments import Line
 from erda.benchmark.measures import ALL_SEEN, CANDIDATES
-from erda.benchmark.report.comparison import compare_all, p_value
 from erda.benchmark.report.figures import FORMATS, Figure, page_panels
 from erda.benchmark.report.published import find_published
 from erda.benchmark.report.report_files import Item, Section, ShownSection
 from erda.benchmark.report.table_formats import WRITERS, format_cell
-from erda.errors import RecordError
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -57,15 +55,12 @@ def render_page(shown: Sequence[ShownSection], *, folders: Sequence[str], title:
 
     first = shown[0].section
     published = {line.label: find_published(line.first) for line in first.experiment.lines}
-    ps = {protocol: _ps(first, protocol) for protocol in first.experiment.protocols}
     records = {id(record): record for one in shown for record in one.section.experiment.records}.values()
     return _template().render(
         title=title,
         first=first,
         published=published,
         has_paper=any(published.values()),
-        ps=ps,
-        has_p=any(p for own in ps.values() for p in own.values()),
         parts=[
             (one, [_block(item, one.section, folder) for item in one.items])
             for one, folder in zip(shown, folders, strict=True)
@@ -91,17 +86,6 @@ def _best(section: Section) -> Line:
     """Line with the highest accuracy after the last task by all-seen."""
     found = {line.label: line.accuracy(ALL_SEEN, -1) for line in section.experiment.lines}
     return max(section.experiment.lines, key=lambda line: one.mean if (one := found[line.label]) else 0.0)
-
-
-def _ps(section: Section, protocol: str) -> dict[str, str | None]:
-    """Corrected p of the reference against each comparable line, by label."""
-    if section.reference is None:
-        return {}
-    try:
-        family = compare_all(section.experiment, section.reference, protocol)
-    except RecordError:  # the section has a note on it
-        return {}
-    return {one.second: p_value(one.p_t_corrected) for one in family.comparisons}
 
 
 def _block(item: Item, section: Section, folder: str) -> Block:
