@@ -57,6 +57,7 @@ class Predictor:
         self.tokenizer = MarkedTokenizer.from_json(
             (folder / "tokenizer.json").read_text(encoding="utf-8"),
             special=self.about["special"],
+            mode=self.about["mode"],
             vocab_size=self.about["vocab_size"],
             limit=self.about["max_pieces"],
         )
@@ -105,7 +106,7 @@ class Predictor:
         return np.stack(rows) if rows else np.zeros((0, self.about["dim"]), dtype=np.float32)
 
     def _vector(self, pieces: Pieces) -> np.ndarray:
-        inputs = {"ids": pieces.ids, "marks": np.array([pieces.head, pieces.tail])}
+        inputs = {"ids": pieces.ids, "marks": np.array(pieces.places)}
         found: np.ndarray = self.session.run(None, inputs)[0]
         return found
 
