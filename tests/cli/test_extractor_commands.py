@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +13,8 @@ from command_line import Erda, write_rows
 from toy_extractor import BORN, FOUNDED, QUESTIONS
 
 from erda.app.extractor import Extractor
+from erda.app.store import Store
+from erda.files import sealed, write_json
 
 
 def test_suggested_commands_name_a_store_that_is_not_the_default(erda: Erda) -> None:
@@ -112,6 +115,26 @@ def test_old_versions_and_what_was_forgotten_can_be_removed(erda: Erda) -> None:
     assert erda("versions", "--purge").lines[0] == "2 versions removed."
     assert "born in" not in erda("versions").out
     assert erda("relations").lines[-1] == "my-extractor knows 1 relation from 3 examples (version 4)."
+
+
+def test_a_damaged_version_is_left_by_undo_and_never_entered(erda: Erda) -> None:
+    erda("teach", "founded by", *FOUNDED)
+    erda("teach", "born in", *BORN)
+    erda("forget", "born in")
+    store = Store(Path("my-extractor"))
+    for object_file in store.version_file(2).relations[1].objects():
+        (store.objects.folder / object_file).write_bytes(b"damaged")
+    for words in (("--undo",), ("--to", "2")):
+        assert "is not what was written" in erda("versions", *words).err
+        assert store.head().current == 3
+    version = store.version_file(3)
+    write_json(
+        Path("my-extractor/versions/3.json"), sealed(replace(version, stamp=replace(version.stamp, time="soon")))
+    )
+    assert "soon" in erda("versions").lines[-1]
+    store.point(2)
+    assert erda("versions", "--undo").lines[0].startswith("Undone: taught born in.")
+    assert store.head().current == 1
 
 
 def test_a_sentence_may_be_long_and_standard_input_closed(erda: Erda, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -293,7 +293,7 @@ class Extractor:
 
     def forget(self, relation: str) -> int:
         """Drop a relation and its examples, which earlier versions still hold; return the new version."""
-        return self._log.change(lambda state: teach.forgotten(state, relation))
+        return self._log.forget(relation)
 
     def rename(self, relation: str, new_name: str | Relation, *, progress: Progress | None = None) -> int:
         """Rename a relation; its examples and description stay. Return the new version."""
@@ -354,15 +354,11 @@ class Extractor:
 
     def undo(self) -> int:
         """Return to the version before the current one; return its number."""
-        with self._log.writing() as state:
-            if state.stamp.parent is None:
-                raise DataError("There is nothing to undo: this is the first version.")
-            return self._log.point(state.stamp.parent)
+        return self._log.point(None)
 
     def rollback(self, version: int) -> int:
         """Make any version on disk the current one. Later versions stay on disk."""
-        with self._log.writing():
-            return self._log.point(version)
+        return self._log.point(version)
 
     def history(self) -> list[VersionInfo]:
         """List all versions on disk, oldest first."""

@@ -320,12 +320,6 @@ def taken_back(state: State, chosen: Sequence[int | ExampleInput]) -> State:
     return state.changed(f"took back {n} of {', '.join(dict.fromkeys(places))}", known=known, unrelated=unrelated)
 
 
-def forgotten(state: State, relation: str) -> State:
-    """Drop a relation with its examples."""
-    gone = known_relation(relation, state.relations)
-    return state.changed(f"forgot {gone.id}", known=tuple(one for one in state.known if one.relation is not gone))
-
-
 def renamed(state: State, relation: str, new_name: str | Relation) -> State:
     """Give a relation another id and name."""
     old = known_relation(relation, state.relations)

@@ -248,11 +248,13 @@ def declarations(known: TaughtRelation) -> list[str]:
 
 def run_forget(options: argparse.Namespace) -> None:
     """Forget a relation or an example."""
-    extractor = open_store(options)
-    before = extractor.version.number
+    store = stored(options)
+    before = store.head().current
     if options.example is None:
-        extractor.forget(options.relation)
+        with store.writing():
+            store.forget(options.relation)
     else:
+        extractor = open_store(options)
         if options.relation == NO_RELATION:
             lessons = extractor.unrelated
         else:
