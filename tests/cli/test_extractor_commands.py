@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from command_line import Erda, write_rows
 from toy_extractor import BORN, FOUNDED, QUESTIONS
@@ -67,7 +68,7 @@ def test_the_store_comes_from_the_environment(erda: Erda, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ('teach "born in" "[[Ada]] was born"', "born in: example 1: no tail is marked; put the first entity in [["),
+        ('teach "born in" "[[Ada]] was born"', "example 1: no tail is marked; put the first entity in [["),
         ('teach "born in" "[[A\\x07da]] in {{L}}"', "control character"),
         ('teach "[[A]] in {{B}}" "founded by" --not', "is a sentence; name the relation first"),
         ("teach", "Nothing to teach: give a RELATION with sentences, or --file FILE."),
@@ -76,7 +77,7 @@ def test_the_store_comes_from_the_environment(erda: Erda, monkeypatch: pytest.Mo
         ("teach --file q.txt --description x", "--description: describes one relation; name it"),
         ('teach "founded by" --not', "Nothing to teach: --not needs sentences"),
         ("teach --not --file q.txt", "name one: erda teach RELATION --not --file q.txt"),
-        ("predict q.txt --out answers.xlsx", "expected a name that ends in .jsonl"),
+        ("predict q.txt --out answers.txt", "expected a name that ends in .jsonl"),
         ("predict q.csv --out q.csv", "q.csv: is the input q.csv"),
         ("predict", "standard input: the file is empty."),
         ("predict ''", "FILE: expected a name or a sentence, got nothing."),
@@ -217,3 +218,16 @@ def test_a_terminal_is_shown_lines_to_read(erda: Erda, monkeypatch: pytest.Monke
     Path("news.txt").write_text("Ann Lee met Bob Roe. She was born in Rome.\n")
     shown = erda("extract", "news.txt", "--min-confidence", "0", "--entity", "Ann Lee", "--entity", "Rome").out
     assert "(She = Ann Lee)" in shown
+
+
+def test_a_sentence_is_shown_as_a_statement_and_a_reversed_one_is_swapped(
+    erda: Erda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("erda.app.teach.direction_scores", lambda examples, encoder: -np.ones(len(examples)))
+    assert erda("teach", "founded by", FOUNDED[0]).err == "Tesla -> founded by -> Martin\n"
+    assert "looks like the reverse of the other examples of 'founded by'" in erda("teach", "founded by", FOUNDED[1]).err
+    monkeypatch.setattr("erda.cli.teach_commands.on_terminal", lambda: True)
+    asked = erda("teach", "founded by", FOUNDED[2], stdin="?\ns\n").err
+    assert "Apple -> founded by -> Steve: looks like the reverse" in asked
+    assert "{{Apple}} , founded by [[Steve]]" in erda("relations", "founded by").out
+    assert "nothing was taught" in erda("teach", "founded by", FOUNDED[2], stdin="n\n").err

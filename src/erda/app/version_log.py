@@ -118,6 +118,20 @@ class VersionLog:
         self.lock = RLock()
         self.current = Version(State(Stamp(0, None, now(), "begun", NOTHING)), self._build)
 
+    @property
+    def state(self) -> State:
+        """The state of the current version; before the first teaching, with the requested setup."""
+        state = self.current.state
+        if state.stamp.setup is not NOTHING:
+            return state
+        return replace(state, stamp=replace(state.stamp, setup=self.builder.setup()))
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder of the current version, or the one that a first teaching will use."""
+        state = self.state
+        return self.current.method.encoder if state.known else self.builder.blank(state.stamp.setup).encoder
+
     def load(self, version: int | None, *, relearn: bool, progress: Progress | None) -> None:
         """Load the store if there is one; make `version` the current one first, or `relearn` all examples."""
         if version is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 PREDICT = """\
 A row that cannot be read gets an 'error' instead of an answer, is listed at the end, and makes the exit status 2. With
---out, Ctrl-C keeps the rows so far.
+--out, Ctrl-C keeps the rows so far in NAME.partial.csv beside OUT.
 
 examples:
   erda predict "[[SpaceX]] was founded in 2002 by {{Elon Musk}}."
@@ -41,7 +42,8 @@ Each line is a text. A line of a .jsonl file is an object with 'text' and option
 span, type); a .csv or .xlsx file has a column 'text'. Entities come from the row, or from --entity or --names. Without
 them, the tagger of 'erda data get entities' finds them; without that tagger, entities are runs of capitalised words and
 the names in taught examples. The last line of the output names the tagger. Pronouns count as entities;
-'head_resolved' and 'tail_resolved' are the names they stand for. With --out, Ctrl-C keeps the rows so far.
+'head_resolved' and 'tail_resolved' are the names they stand for. With --out, Ctrl-C keeps the rows so
+far in NAME.partial.csv beside OUT.
 
 examples:
   erda extract news.txt --entity SpaceX --entity "Elon Musk"
@@ -110,7 +112,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def _add_input(parser: argparse.ArgumentParser, about: str) -> None:
     parser.add_argument("file", metavar="FILE", nargs="?", default=STANDARD_INPUT, help=about)
-    out = ".jsonl, .csv or .parquet file (default: print JSONL, or readable lines on a terminal)"
+    out = ".jsonl, .csv, .xlsx or .parquet file (default: print JSONL, or readable lines on a terminal)"
     parser.add_argument("--out", type=Path, metavar="OUT", help=out)
     add_overwrite(parser)
 
@@ -165,12 +167,13 @@ def _answer(asking: FileQuestions, options: argparse.Namespace) -> AnswerCounts:
         answered = show_answers(asking, _show)
     else:
         total = count_lines(asking.path)
-        with progress_bar("answering") as progress:
+        with progress_bar("answering", unit="lines") as progress:
             more = {"overwrite": options.overwrite, "tick": lambda line: progress(line, max(line, total))}
             answered = write_answers(asking, options.out, inputs=inputs, **more)
-        if answered.is_stopped:
-            rows = counted(answered.n_rows, "row")
-            options.kept = f"{options.out} holds the first {rows}." if answered.n_rows else "No row was answered."
+        if answered.partial:
+            rows = f"{answered.partial} holds the first {counted(answered.n_rows, 'row')}."
+            again = f"To start again: {shlex.join(['erda', *options.arguments])}"
+            options.kept = f"{rows if answered.n_rows else 'No row was answered.'} {again}"
             raise KeyboardInterrupt
         print_line(f"{options.out}: {counted(answered.n_rows, 'row')}")
     answered.faults.raise_if_any()
