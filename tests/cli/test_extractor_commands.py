@@ -84,6 +84,8 @@ def test_the_store_comes_from_the_environment(erda: Erda, monkeypatch: pytest.Mo
         ('predict "Ada was born in London."', "no such file. In a sentence, mark both entities: [["),
         ("extract q.txt --entity a --names b", "Give --entity or --names, not both."),
         ('forget "founded by" --example 9', "'founded by' has no example 9; list them: erda relations 'founded by'"),
+        ("evaluate q.csv", "q.csv: no row names a relation; add a column 'relation'"),
+        ("data get nope", "Unknown name 'nope'. Known: atlas, "),
         ("review -", "your answers are read from standard input"),
         ("review missing.txt", "missing.txt: no such file"),
         ("review q.txt --n 3", "--n: only with --list."),
@@ -111,7 +113,6 @@ def test_old_versions_and_what_was_forgotten_can_be_removed(erda: Erda) -> None:
     erda("teach", "born in", *BORN)
     erda("forget", "born in")
     assert erda("versions", "--keep", "2").lines[0] == "2 versions removed."
-    assert erda("versions", "--keep", "-1").status == 2
     assert "born in" in erda("versions").out
     assert erda("versions", "--purge").lines[0] == "2 versions removed."
     assert "born in" not in erda("versions").out

@@ -23,7 +23,7 @@ from erda.cli.store_options import (
     progress_bar,
     say_what_is_known,
 )
-from erda.errors import SettingsError, counted
+from erda.errors import DataError, SettingsError, counted
 
 if TYPE_CHECKING:
     from erda.app.answer_files import AnswerCounts, FileQuestions, PlainRow
@@ -207,6 +207,11 @@ def run_evaluate(options: argparse.Namespace) -> None:
     if options.find_entities:
         raise SettingsError("--find-entities: only annotated texts have entities to find (docs/teaching.md).")
     examples = read_examples(options.file, options.format, options.no_relation, columns=options.columns)
+    if all(one.relation is None for one in (*examples.examples, *examples.counterexamples, *examples.unrelated)):
+        raise DataError(
+            f"{options.file}: no row names a relation; add a column 'relation' (no_relation where none holds), or name "
+            "yours: --columns relation=NAME."
+        )
     with progress_bar("answering") as progress:
         found = extractor.evaluate(examples, min_confidence=options.min_confidence, progress=progress)
     asked = counted(found.n, "question")

@@ -95,7 +95,7 @@ def _review(options: argparse.Namespace) -> None:
     extractor = open_store(options)
     with input_file(options.file, plain=True) as path:
         rows = text_rows(path, options.columns)
-    resume = command(options, f"review {shlex.quote(options.file)}")
+    resume = shlex.join(["erda", *options.arguments])
     options.kept = f"All judgements are kept. To continue: {resume}"
     asked = chosen(options, "relation", "pronouns")
     with ExitStack() as stack:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from erda.cli.checking import Commands, add_command
+from erda.cli.checking import Commands, add_command, positive
 from erda.cli.printing import print_line
 from erda.cli.store_options import add_store, command, open_store, say_what_is_known, stored
 from erda.errors import ModelError, counted
@@ -38,7 +38,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     act = versions.add_mutually_exclusive_group()
     act.add_argument("--undo", action="store_true", help="return to the version before the current one")
     act.add_argument("--to", type=int, metavar="N", help="return to version N, an earlier or a later one")
-    act.add_argument("--keep", type=int, metavar="N", help="remove all versions except the newest N and the current")
+    act.add_argument("--keep", type=positive, metavar="N", help="remove all versions but the newest N and the current")
     purge = "keep only the current version, without its history; forgotten data cannot be restored"
     act.add_argument("--purge", action="store_true", help=purge)
     add_store(versions)
