@@ -6,6 +6,7 @@ reversed examples it reports, given n taught ones.
 """
 
 import argparse
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -14,8 +15,24 @@ import numpy as np
 from erda.app.teach import REVERSED, direction_scores, exchanged
 from erda.data.own_data import read_examples
 from erda.encoders import build_encoder
+from erda.encoders.contract import Encoder
+from erda.types import Example, pair_in_sentence
 
 COUNTS, N_DRAWS, SHARE = (1, 2, 4, 9), 20, 0.01
+
+
+class Cached:
+    """An encoder that embeds each example once."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder, self.vectors = encoder, dict[object, np.ndarray]()
+
+    def embed(self, examples: Sequence[Example]) -> np.ndarray:
+        """Embed new examples; return the vectors of all."""
+        new = {key: one for one in examples if (key := pair_in_sentence(one)) not in self.vectors}
+        if new:
+            self.vectors |= dict(zip(new, self.encoder.embed(list(new.values())), strict=True))
+        return np.stack([self.vectors[pair_in_sentence(one)] for one in examples])
 
 
 def main() -> None:
@@ -24,7 +41,8 @@ def main() -> None:
     parser.add_argument("file", type=Path, metavar="FILE")
     parser.add_argument("--relations", type=int, default=80, metavar="N", help="relations to draw (default: 80)")
     options = parser.parse_args()
-    encoder, generator = build_encoder("minilm", engine="packaged", trained_layers=0), np.random.default_rng(0)
+    encoder = Cached(build_encoder("minilm", engine="packaged", trained_layers=0))
+    generator = np.random.default_rng(0)
     examples = sorted(read_examples(options.file).examples, key=lambda one: str(one.relation))
     groups = [list(own) for _, own in groupby(examples, key=lambda one: one.relation)]
     order = generator.permutation(len(groups))[: options.relations]

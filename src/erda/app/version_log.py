@@ -231,7 +231,9 @@ class VersionLog:
         """
         if number is not None:
             self.store.refuse_missing(number)
-        with self._changing(mend=number is not None):
+        elif self.current.state.stamp.setup is NOTHING and not self.store.exists():
+            raise DataError(NOTHING_TAUGHT)
+        with self.lock, self.store.writing(mend=number is not None):
             number = self.store.before() if number is None else number
             found = self.made(self.store.read(number, mend=True))
             check(found.state.stamp.setup)
@@ -241,17 +243,11 @@ class VersionLog:
 
     def forget(self, relation: str) -> int:
         """Drop a relation with its examples; the files of the others are not needed."""
-        with self._changing():
+        if self.current.state.stamp.setup is NOTHING and not self.store.exists():
+            raise DataError(NOTHING_TAUGHT)
+        with self.lock, self.store.writing():
             self.store.forget(relation)
         return self.refresh()
-
-    @contextmanager
-    def _changing(self, *, mend: bool = False) -> Iterator[None]:
-        """Keep other writers out, without loading the current version."""
-        if self.current.state.stamp.setup is NOTHING and not mend and not self.store.exists():
-            raise DataError(NOTHING_TAUGHT)
-        with self.lock, self.store.writing(mend=mend):
-            yield
 
     def purge(self, state: State) -> int:
         """Write the current version without a past, and remove all others; return the number of removed versions."""
