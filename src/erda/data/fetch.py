@@ -24,18 +24,10 @@ def get_dataset(
     `say` receives a line for each file. An interrupted fetch leaves only complete files; run it again to continue.
     """
     entry, folder = find_entry(name), folder or data_folder()
-<<<<<<< HEAD
-    missing = missing_files(entry, folder)
-=======
     if not entry.needs:
         say(f"{name}: embedded in erda; there is nothing to fetch.")
         return folder
-    if not missing_files(entry, folder):
-        there = [file for file in entry.remote if (folder / file.target).is_file()]
-        if all(_is_whole(folder / file.target, file.blob) for file in there):
-            say(f"{name}: complete ({folder}).")
-            return folder
->>>>>>> a6cb37d5 (A newcomer's leftovers: the demo keeps an existing store, evaluate needs relations, messages of data get, hints and help, Ctrl-C at the start of workers)
+    missing = missing_files(entry, folder)
     if not entry.remote:
         require_files(name, (folder / file for file in missing), obtain=entry.obtain)
     targets = [(file, folder / file.target) for file in entry.remote]
