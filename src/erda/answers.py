@@ -240,6 +240,7 @@ class Taught:
     n_counterexamples: int = 0  # new ones
     n_unrelated: int = 0  # new sentences in which no relation holds
     n_patterns: int = 0  # new patterns in descriptions
+    warnings: tuple[str, ...] = ()  # examples whose head and tail look exchanged
 
     def __str__(self) -> str:
         more = [counted(self.n_patterns, "new pattern")] if self.n_patterns else []

@@ -49,7 +49,7 @@ from erda.text.pronouns import is_pronoun, may_be_related, with_pronouns
 from erda.types import Entity, Example, Relation, Span
 
 if TYPE_CHECKING:
-    from erda.app.version_log import DerivedArrays
+    from erda.app.store import DerivedArrays
 
 NOTHING_TAUGHT = "No relation is known: teach one first."
 TOP = 5  # ranked relations per answer

@@ -97,7 +97,7 @@ def add_parser(subparsers: Commands[argparse.ArgumentParser]) -> None:
     parser = add_command(commands, "augment", about, AUGMENT_EXAMPLES, augment)
     parser.add_argument("file", metavar="FILE", type=Path, help="labelled examples in any format of docs/data.md")
     parser.add_argument("--corpus", metavar="DIR", type=Path, required=True, help="corpus with an index")
-    about = "output file (default: FILE's name + .extra.jsonl)"
+    about = "output file (default: FILE's name up to its first dot + .extra.jsonl)"
     parser.add_argument("--out", metavar="FILE", type=Path, help=about)
     add_overwrite(parser)
     parser.add_argument("--known", metavar="FILE", type=Path, nargs="+", default=[], help="sentences to skip")
