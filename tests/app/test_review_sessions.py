@@ -9,9 +9,9 @@ from toy_extractor import FOUNDED, ROWS, open_toy
 
 from erda.app.candidates import CandidatePool
 from erda.app.extractor import Extractor
+from erda.app.judged import pair_key
 from erda.app.review import PER_VERSION, Review, ReviewView, SharedReview, judgement_of, open_review
 from erda.app.review_journal import FOLDER, PENDING, SHOWN, ReviewJournal
-from erda.app.state import pair_key
 from erda.app.texts import TextRow
 from erda.errors import BusyError, DataError
 from erda.text.marks import example_from_marks

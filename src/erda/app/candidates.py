@@ -21,8 +21,8 @@ import numpy as np
 
 from erda.answers import Progress, Suggestion
 from erda.app.entities import NO_ENTITY, PairQuestions
+from erda.app.judged import pair_key
 from erda.app.review_journal import shown_keys, vectors_path
-from erda.app.state import pair_key, taught_keys
 from erda.app.texts import TextRow, text_rows
 from erda.app.version import Version
 from erda.encoders.contract import Encoder
@@ -109,7 +109,8 @@ class CandidatePool:
         vectors: Path | None = None,
         progress: Progress | None = None,
     ) -> None:
-        self._file, self._encoder = VectorFile(vectors), dict[int, Encoder]()
+        self._file = VectorFile(vectors)
+        self._over: tuple[Version, Version] | None = None  # a version, and the same with kept vectors
         self._untagged, self._pronouns = list(texts), pronouns
         self.n_texts, self.n_entities, self.hint = len(self._untagged), 0, ""
         self._seen = set[tuple[str, ...]]()  # sentences that were tagged
@@ -165,32 +166,34 @@ class CandidatePool:
 
     def _embed_more(self, version: Version, relation: str | None, progress: Progress | None) -> None:
         words = [{token.lower() for token in one.examples[0].tokens} for one in self._waiting]
-        self._waiting = [self._waiting[place] for place in _order(words, _taught(version, relation))]
-        n_pairs, n_sentences = 0, 0
-        while n_pairs < AT_ONCE and n_sentences < len(self._waiting):
-            n_pairs += len(self._waiting[n_sentences].examples)
-            n_sentences += 1
-        new, self._waiting = self._waiting[:n_sentences], self._waiting[n_sentences:]
-        self._embedded += new
-        examples, method = [one for sentence in new for one in sentence.examples], self._remembering(version).method
+        ordered = [self._waiting[place] for place in _order(words, _taught(version, relation))]
+        new = [[one for one in sentence.examples if pair_key(one) not in self._file.vectors] for sentence in ordered]
+        n_known = self.n_pairs - sum(map(len, new))
+        n_left, self._waiting, chosen = max(AT_ONCE - n_known, AT_ONCE // 10, 1), [], list[Example]()
+        for sentence, examples in zip(ordered, new, strict=True):  # sentences whose vectors are kept cost nothing
+            is_chosen = not examples or len(chosen) < n_left
+            (self._embedded if is_chosen else self._waiting).append(sentence)
+            chosen += examples if is_chosen else ()
+        method = self._remembering(version).method
         if not method.trains:
-            for start in range(0, len(examples), BATCH):
-                method.encoder.embed(examples[start : start + BATCH])
+            for start in range(0, len(chosen), BATCH):
+                method.encoder.embed(chosen[start : start + BATCH])
                 if progress:
-                    progress(min(start + BATCH, len(examples)), len(examples))
+                    progress(min(start + BATCH, len(chosen)), len(chosen))
             self._file.write()
 
     def _remembering(self, version: Version) -> Version:
         """The version over an encoder that keeps vectors; a trained encoder changes, so its vectors are not kept."""
-        method = version.method
-        if method.trains:
+        if version.method.trains:
             return version
-        kept = self._encoder.setdefault(id(method.encoder), cast("Encoder", _Remembering(method.encoder, self._file)))
-        return version.over(kept)
+        if self._over is None or self._over[0] is not version:
+            encoder = _Remembering(version.method.encoder, self._file)
+            self._over = version, version.over(cast("Encoder", encoder))
+        return self._over[1]
 
     def _candidates(self, version: Version, relation: str | None, without: Collection[str]) -> list[Candidate]:
-        holds = {pair_key(lesson.example) for known in version.state.known for lesson in known.lessons}
-        judged = taught_keys(version.state).union(without)
+        holds = {key for key, said in version.judged.items() if any(said.values())}
+        judged = version.judged.keys() | without
         n_relations = len(version.relations)
         best: dict[object, Candidate] = {}
         extractions = self._remembering(version).answer_texts(self._embedded, top=n_relations if relation else 1)
@@ -288,7 +291,7 @@ def suggest(
         return _suggest_from_corpus(version, relation, given, n)
     name, path = version.known(relation).id, vectors_path(store, version.state.stamp.setup.encoder)
     pool = CandidatePool(version, text_rows(given), pronouns=pronouns, vectors=path, progress=progress)
-    found = pool.ranked(version, name, without=shown_keys(store, taught_keys(version.state)), progress=progress)
+    found = pool.ranked(version, name, without=shown_keys(store, version.judged.keys()), progress=progress)
     return [Suggestion(one.example, one.confidence) for one in found[:n]]
 
 

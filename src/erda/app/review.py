@@ -26,8 +26,9 @@ from erda.app.candidates import Candidate, CandidatePool
 from erda.app.entities import NO_ENTITY
 from erda.app.extractor import Extractor
 from erda.app.inputs import check_text, read_each
+from erda.app.judged import pair_key
 from erda.app.review_journal import FOLDER, PENDING, TEXTS, Decision, ReviewJournal, Said, vectors_path
-from erda.app.state import Judgement, pair_key, present_id, taught_keys
+from erda.app.state import Judgement, present_id
 from erda.app.store import Store
 from erda.app.texts import TextRow
 from erda.app.version import NOTHING_TAUGHT, Version
@@ -96,7 +97,6 @@ class SharedReview:
         self._ranking: tuple[object, int, Future[list[Candidate]]] | None = None  # used after the next decision
         self._candidates: dict[str, Candidate] = {}  # all that were ranked
         self._shown: tuple[Candidate, str] | None = None  # a pair, and the identity of its relation
-        self._held: tuple[Version, frozenset[str]] | None = None
 
     def begin(
         self, version: Version, texts: Sequence[str], *, pronouns: bool = True, progress: Progress | None = None
@@ -207,9 +207,7 @@ class SharedReview:
         with self._lock, lock:
             journal = ReviewJournal(self._folder)
             if head.identity == version.state.stamp.identity:  # else the judgements may be in a version not loaded yet
-                if self._held is None or self._held[0] is not version:
-                    self._held = version, taught_keys(version.state)
-                journal.drop_undone(self._held[1])
+                journal.drop_undone(version.judged.keys())
             yield journal
 
     def _use(self, pool: CandidatePool | None) -> None:

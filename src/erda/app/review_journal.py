@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from erda.app.state import Judgement, TaughtRelation, pair_key, present_id
+from erda.app.judged import pair_key
+from erda.app.state import Judgement, TaughtRelation, present_id
 from erda.errors import BusyError, DataError
 from erda.files import (
     append_lines,

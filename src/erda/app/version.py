@@ -36,8 +36,9 @@ from erda.app.entities import (
     tagged_sentences,
 )
 from erda.app.inputs import MOST_CHARACTERS, ExampleInput, check_text, example_of, examples_of, known_relation
+from erda.app.judged import Judged, settled
 from erda.app.open_text import open_head, pairs_of
-from erda.app.state import State, TaughtRelation, Thresholds
+from erda.app.state import State, TaughtRelation, Thresholds, judged_pairs
 from erda.encoders.contract import Encoder, unit_rows
 from erda.errors import DataError
 from erda.methods.base import Method
@@ -70,6 +71,13 @@ class Scored:
     scores: np.ndarray  # of the method
     confidences: np.ndarray
     least: float | None
+    confirmed: np.ndarray | bool = False  # by a person (`judged.py`)
+    ruled_out: np.ndarray | bool = False
+
+    def settled(self, questions: Sequence[Example], judged: Judged) -> Scored:
+        """The same, given what people said about these pairs."""
+        found = settled(self.confidences, questions, self.relations, judged)
+        return Scored(self.relations, self.scores, found[0], self.least, *found[1:])
 
     @property
     def ranks(self) -> np.ndarray:
@@ -79,13 +87,15 @@ class Scored:
     def holds(self, thresholds: Thresholds | None, least: float | None = None) -> np.ndarray:
         """Whether each relation is an answer, [n, n_relations]: `least`, or fitted thresholds, or the default."""
         if least is not None:
-            return self.confidences >= least
-        if thresholds is not None:
-            return self.confidences >= np.array([thresholds.of(one) for one in self.relations])
-        if self.least is not None:
-            return self.confidences >= self.least
-        known = self.confidences.sum(axis=1, keepdims=True) >= LEAST_KNOWN
-        return np.asarray(known & (np.arange(len(self.relations)) == self.ranks[:, :1]))
+            likely = self.confidences >= least
+        elif thresholds is not None:
+            likely = self.confidences >= np.array([thresholds.of(one) for one in self.relations])
+        elif self.least is not None:
+            likely = self.confidences >= self.least
+        else:
+            likely = self.confidences.sum(axis=1, keepdims=True) >= LEAST_KNOWN
+            likely = likely & (np.arange(len(self.relations)) == self.ranks[:, :1])
+        return np.asarray((likely | self.confirmed) & ~np.asarray(self.ruled_out))
 
 
 class Version:
@@ -163,6 +173,11 @@ class Version:
         return found if found and found.in_text == in_text else None
 
     @cached_property
+    def judged(self) -> Judged:
+        """What people said about entity pairs; it decides the answers about them."""
+        return judged_pairs(self.state)
+
+    @cached_property
     def _exemplars(self) -> dict[str | None, Example]:
         return {one.relation: one for one in self.method.kept}
 
@@ -233,9 +248,11 @@ class Version:
 
     def over(self, encoder: Encoder) -> Version:
         """Return this version over another encoder with the same weights, such as a caching one."""
-        method = forked(self.method)
-        method.encoder = encoder
-        return Version(self.state, self._build, method)
+        method, head = self.fitted
+        other = Version(self.state, self._build, forked(method))
+        other.method.encoder = encoder
+        other.judged, other.fitted = self.judged, (other.method, head)
+        return other
 
     def questions(self, text: str, entities: Entities = None, *, pronouns: bool = True) -> PairQuestions:
         """List the entity pairs of a text that `extract` asks about."""
@@ -279,7 +296,8 @@ class Version:
         """Explain an answer by the most similar taught examples and by the effect of each word."""
         example = replace(example_of(given), relation=None)
         shorter = list(_without_a_word(example))
-        answer, *others = self.answer_pairs([example, *(one for _, one in shorter)], top=len(self.relations))
+        asked = [example, *(one for _, one in shorter)]
+        answer, *others = self.answer_pairs(asked, top=len(self.relations), by_score=True)
         best, confidence = answer.ranked[0].relation, answer.ranked[0].confidence
         changes = [{one.relation: one.confidence for one in other.ranked}[best] - confidence for other in others]
         effects = [
@@ -293,8 +311,8 @@ class Version:
         similarities = (vectors[1:] @ vectors[0]).tolist()
         nearest = [Neighbour(one, value) for one, value in zip(lessons, similarities, strict=True)]
         nearest.sort(key=lambda one: -one.similarity)
-        short = replace(answer, ranked=answer.ranked[:TOP])
-        return Explanation(short, tuple(nearest[:TOP]), tuple(effects))
+        (answer,) = self.answer_pairs([example], top=TOP)
+        return Explanation(answer, tuple(nearest[:TOP]), tuple(effects))
 
     def answer_pairs(
         self,
@@ -304,16 +322,19 @@ class Version:
         top: int,
         min_confidence: float | None = None,
         tagged: bool = False,
+        by_score: bool = False,
     ) -> list[Answer]:
         """Answer pairs that a person marked, or all pairs of some sentences, of which `sentences` are the keys.
 
-        `tagged`: the installed tagger adds types to untyped taught examples.
+        `tagged`: the installed tagger adds types to untyped taught examples. `by_score` ignores what people said about
+        these very pairs.
         """
         if not questions:
             return []
         if min_confidence is not None and not 0 <= min_confidence <= 1:
             raise DataError(f"min_confidence: must be between 0 and 1, got {min_confidence}.")
         found = self._scored(questions, sentences, tagged=tagged)
+        found = found if by_score else found.settled(questions, self.judged)
         names, exemplars = found.relations, self._exemplars
         holds = found.holds(self._thresholds(in_text=sentences is not None), min_confidence)
         answers = []
