@@ -271,10 +271,13 @@ class Extractor:
     def _add(self, read: Callable[[Sequence[Relation]], Teaching], progress: Progress | None = None) -> Taught:
         """Add a teaching. It is read while no other process writes: its names depend on the known relations."""
         with self._log.writing(begin=True) as before:
-            after, report = teach.added(before, read(before.relations))
+            teaching = read(before.relations)
+            after, report = teach.added(before, teaching)
             if (after.known, after.unrelated) == (before.known, before.unrelated):
                 return Taught(before.stamp.number, duplicates=report.duplicates)
-            return replace(report, version=self._log.learn(after, progress).number)
+            version = self._log.learn(after, progress)
+            version.warn_of_language(one.tokens for one in teaching.examples)
+            return replace(report, version=version.number)
 
     # -- corrections ---------------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ def settled(
 
     A confirmed relation has confidence 1 and rules out the others of its pair, whose confidence is 0.
     """
-    import numpy as np  # lazily: clients of a server have no NumPy
+    import numpy as np  # here, because `state.py` must not load it
 
     confirmed, ruled_out = (np.zeros(confidences.shape, dtype=bool) for _ in range(2))
     columns = {name: column for column, name in enumerate(relations)}

@@ -45,6 +45,7 @@ from erda.methods.base import Method
 from erda.methods.open_head import OpenHead, compete
 from erda.methods.posterior import Posterior
 from erda.text.keys import entity_key, ordered_pairs
+from erda.text.language import warn_of_language
 from erda.text.names import NameTagger
 from erda.text.pronouns import is_pronoun, may_be_related, with_pronouns
 from erda.types import Entity, Example, Relation, Span
@@ -52,6 +53,7 @@ from erda.types import Entity, Example, Relation, Span
 if TYPE_CHECKING:
     from erda.app.version_log import DerivedArrays
 
+ENGLISH_ENCODERS = ("minilm", "mpnet")
 NOTHING_TAUGHT = "No relation is known: teach one first."
 TOP = 5  # ranked relations per answer
 AT_ONCE = 1024  # questions between two calls of `progress`
@@ -201,6 +203,7 @@ class Version:
         `min_confidence` replaces the thresholds of the version and the default.
         """
         questions, answers = examples_of(given), list[Answer]()
+        self.warn_of_language(one.tokens for one in questions)
         for start in range(0, len(questions), AT_ONCE):
             some = questions[start : start + AT_ONCE]
             answers += self.answer_pairs(some, top=top, min_confidence=min_confidence)
@@ -219,8 +222,8 @@ class Version:
     ) -> Extraction:
         """Predict the relation of every ordered pair of entities that share a sentence of a text.
 
-        `entities` are names, or character offsets (`Mark`). Without them a tagger finds them: the pipeline of
-        `erda data get entities`, an installed pipeline of spaCy, else capital letters and the names in taught examples.
+        `entities` are names, or character offsets (`Mark`). Without them, the pipeline of `erda data get entities` or
+        an installed one of spaCy finds them, together with capital letters and the names in taught examples.
         `pronouns` are asked about as well (`erda.text.pronouns`), except beside offsets, which name every mention.
         """
         return self.answer_texts(
@@ -267,6 +270,7 @@ class Version:
         return [self._pairs_of(*both, pronouns=pronouns) for both in zip(texts, tagged, strict=True)]
 
     def _pairs_of(self, text: str, tagged: Tagged, *, pronouns: bool) -> PairQuestions:
+        note = self.warn_of_language(one.tokens for one in tagged.sentences)
         is_asked = may_be_related if pronouns and tagged.tagger != GIVEN else None
         sentences = with_pronouns(text, tagged.sentences) if is_asked else iter(tagged.sentences)
         pairs, places, n_entities, n_left_out = list[Example](), list[TextPlace](), 0, 0
@@ -281,8 +285,12 @@ class Version:
             ]
             n_entities += len({entity_key(one.name, one.id) for one in with_names.entities})
             n_left_out += found.n_left_out
-        hint = tagged.hint if n_entities else f"{NO_ENTITY} {tagged.hint}".strip()
+        hint = " ".join(filter(None, ("" if n_entities else NO_ENTITY, tagged.hint, note)))
         return PairQuestions(tuple(pairs), tuple(places), tagged.tagger, n_entities, n_left_out, hint)
+
+    def warn_of_language(self, sentences: Iterable[Sequence[str]]) -> str:
+        """Warn if most of the sentences are not English, but the encoder is; return the warning."""
+        return warn_of_language(sentences) if self.state.stamp.setup.encoder.name in ENGLISH_ENCODERS else ""
 
     @cached_property
     def taught_names(self) -> NameTagger | None:
