@@ -110,8 +110,7 @@ def denied(row: dict[str, Any], draw: random.Random) -> dict[str, Any] | None:
 def inserted(row: dict[str, Any], place: int, words: Sequence[str]) -> dict[str, Any]:
     """Insert words before the token `place`."""
     moved = {
-        side: row[side]
-        | {"span": [at + len(words) * (at >= place + (i == 1)) for i, at in enumerate(row[side]["span"])]}
+        side: row[side] | {"span": [at + len(words) * (at >= place + (i == 1)) for i, at in enumerate(row[side]["span"])]}
         for side in ("head", "tail")
     }
     tokens = [*row["tokens"][:place], *words, *row["tokens"][place:]]
