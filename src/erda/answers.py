@@ -115,8 +115,8 @@ def example_row(example: Example) -> dict[str, Any]:
 class Extraction:
     """The relations between the entities of a text.
 
-    `tagger` says how entities were found: given (marks), names, spacy:PIPELINE or capitalised. `hint` says how to get a
-    better tagger, or that no entity was found; it is empty otherwise.
+    `tagger` says how entities were found: given (marks), names, capitalised, or spacy:PIPELINE+capitalised. `hint` says
+    how to get a better tagger, that no entity was found, or that the text is not English; it is empty otherwise.
     """
 
     answers: tuple[Answer, ...]  # of every ordered pair of entities that share a sentence

@@ -38,7 +38,7 @@ RELATIONS, SCORES = "relations.json", "scores.npz"
 # self-contained modules of erda; an export contains copies of them in its own package
 MODULES = (
     *("errors", "types", "text.sentences", "text.marks", "encoders.tokens", "methods.expected"),
-    *("methods.open_head", "app.calibration", "app.standalone"),
+    *("methods.open_head", "app.judged", "app.calibration", "app.standalone"),
 )
 PACKAGE = "erda_export"
 FILES = (
@@ -133,5 +133,6 @@ def _about(version: Version, folder: Path) -> dict[str, Any]:
         "relations": [
             {"id": one.id, "name": one.name, "description": one.description} for one in version.method.relations
         ],
+        "judged": version.judged,
         "sha256": {SCORES: hashlib.sha256(read_bytes(folder / SCORES)).hexdigest()},
     }

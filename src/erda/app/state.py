@@ -10,10 +10,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from erda.app.judged import Judged, pair_key
 from erda.errors import ModelError
 from erda.files import Decoding, decode_json, inside, read_bytes, write_bytes
 from erda.types import EncoderSpec, Example, Relation
@@ -393,16 +393,13 @@ def _stored(fields: list[tuple[str, Any]]) -> dict[str, Any]:
     return {name: value for name, value in fields if value or name not in OPTIONAL}
 
 
-def pair_key(example: Example) -> str:
-    """Return a key of an entity pair in a sentence, from which neither can be read."""
-    head, tail = example.head.span, example.tail.span
-    place = f"{head.start} {head.end} {tail.start} {tail.end} "
-    return hashlib.blake2b((place + "\x1f".join(example.tokens)).encode(), digest_size=8).hexdigest()
-
-
-def taught_keys(state: State) -> frozenset[str]:
-    """The keys of all examples, counterexamples and unrelated sentences."""
-    lessons = chain(
-        *(one.lessons for one in state.known), *(one.counterexamples for one in state.known), state.unrelated
-    )
-    return frozenset(pair_key(one.example) for one in lessons)
+def judged_pairs(state: State) -> Judged:
+    """What people said about each pair: its relations, those that do not hold, or that no relation holds."""
+    found: dict[str, dict[str, bool]] = {}
+    for lesson in state.unrelated:
+        found[pair_key(lesson.example)] = dict.fromkeys((one.id for one in state.known), False)
+    for known in state.known:
+        for holds, lessons in ((False, known.counterexamples), (True, known.lessons)):
+            for lesson in lessons:
+                found.setdefault(pair_key(lesson.example), {})[known.id] = holds
+    return found

@@ -40,7 +40,7 @@ examples:
 EXTRACT = """\
 Each line is a text. A line of a .jsonl file is an object with 'text' and optionally 'id' and 'entities' (character
 span, type); a .csv or .xlsx file has a column 'text'. Entities come from the row, or from --entity or --names. Without
-them, the tagger of 'erda data get entities' finds them; without that tagger, entities are runs of capitalised words and
+them, the tagger of 'erda data get entities' and capital letters find them; without that tagger, capital letters and
 the names in taught examples. The last line of the output names the tagger. Pronouns count as entities;
 'head_resolved' and 'tail_resolved' are the names they stand for. With --out, Ctrl-C keeps the rows so
 far in NAME.partial.csv beside OUT.

@@ -49,7 +49,6 @@ examples:
   erda review --list --relation "founded by" --text my-text.txt
   erda review --list --relation "founded by" --corpus my-corpus --n 5 --out suggested.csv
 """
-LEAST_RECENT = 5  # judged proposals before their share of right ones is displayed
 KEYS = "y yes, n no, s skip, u undo, q quit, ? help"
 
 
@@ -106,7 +105,7 @@ def _review(options: argparse.Namespace) -> None:
         with keys() as read:
             _loop(review, read, undo=command(options, "versions --undo"))
         _say_counts(review)
-        if review.current:
+        if review.progress.n_left:
             print_line(f"To continue: {resume}")
 
 
@@ -161,6 +160,8 @@ def _loop(review: Review, read: Callable[[], str], *, undo: str) -> None:
         else:
             print_line(f"{KEYS}, or a number" if key == "?" else f"'{key}' is not a command: {KEYS}, or a number")
             _say_relations(relations)
+    if review.progress.n_left:
+        print_line(review.progress.progress)
     print_line(review.why_nothing)
 
 
@@ -177,18 +178,16 @@ def _say_counts(review: Review) -> None:
 
 
 def _show(review: Review, one: Candidate) -> None:
-    from erda.app.review import RECENT
-
     found, relations = review.progress, {own.id: own.name for own in review.version.relations}
-    name, n_recent = relations.get(one.relation, one.relation), min(len(found.right), RECENT)
+    name = relations.get(one.relation, one.relation)
     counts = f"judged {found.n_judged}, {found.n_left} left"
     if one.relation in found.n_yes or one.relation in found.n_no:
         counts += f"; {name}: {found.n_yes.get(one.relation, 0)} right, {found.n_no.get(one.relation, 0)} wrong"
-    if found.accepted is not None and n_recent >= LEAST_RECENT:
-        counts += f"; {100 * found.accepted:.0f} % of the last {n_recent} right"
     stands_for = "".join(
         f" ({entity.name} = {entity.resolved})" for entity in (one.example.head, one.example.tail) if entity.resolved
     )
+    if found.n_judged and found.progress:
+        print_line(found.progress)
     print_line()
     print_line(marked(one.example) + stands_for)
     head, tail = one.example.head.name, one.example.tail.name

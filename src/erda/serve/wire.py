@@ -151,6 +151,7 @@ class ReviewReply(Reply):
 
     pair: SentenceRow | None
     reason: str
+    progress: str  # a sentence: expected shares of right answers and of facts found, and whether to stop
     keys: list[str]
 
 
