@@ -57,28 +57,28 @@ def test_a_relation_is_taught_by_keyboard_alone_within_a_minute(page: Any, serve
     expect(page.get_by_label("Relation").first).to_have_value("works for")  # the last relation stays chosen
 
 
-def test_a_teaching_is_stated_first_warned_about_and_swapped(page: Any, served: Served) -> None:
-    def warned(route: Any) -> None:
-        answer = route.fetch()
-        route.fulfill(response=answer, json={**answer.json(), "warnings": ["<b>Google, YouTube</b> looks reversed."]})
-
-    page.route("**/v1/teach", warned)
+def test_a_teaching_is_stated_first_warned_about_and_swapped(
+    page: Any, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The words of the toy encoder have no direction: the scores are given, the warning is the server's."""
+    scores = lambda examples, encoder: [-9.0 * (one.head.name == "YouTube") for one in examples]  # noqa: E731
+    monkeypatch.setattr("erda.app.teach.direction_scores", scores)
     opened(page, "Teach")
     page.get_by_label("Relation").first.fill("founded by")
-    page.get_by_label("Sentences").fill("Google acquired YouTube .")
+    page.get_by_label("Sentences").fill("Google acquired YouTube .\nIBM was begun by Flint .")
     page.keyboard.press("Control+Enter")
-    expect(page.locator(".teach-row .statement")).to_have_text("Google → founded by → YouTube?")
-    expect(page.get_by_role("button", name="Teach 1 sentence")).to_be_focused()
+    statement = page.locator(".teach-row .statement")
+    expect(statement).to_have_text(["Google → founded by → YouTube?", "IBM → founded by → Flint?"])
+    expect(page.get_by_role("button", name="Teach 2 sentences")).to_be_focused()
     page.keyboard.press("x")
-    expect(page.locator(".teach-row .statement")).to_have_text("YouTube → founded by → Google?")
+    expect(statement.first).to_have_text("YouTube → founded by → Google?")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("alert")).to_contain_text("<b>Google, YouTube</b> looks reversed.")
-    page.unroute("**/v1/teach")
+    expect(page.get_by_role("alert")).to_contain_text("'YouTube -> founded by -> Google' looks like the reverse")
     page.get_by_role("button", name="Swap").click()
     expect(page.get_by_role("alert")).to_have_count(0)
-    expect(page.get_by_role("region", name="Taught").locator("mark.head")).to_have_text(["Google"])
+    expect(page.get_by_role("region", name="Taught").locator("mark.head")).to_have_text(["Google", "IBM"])
     taught = served.get("/v1/examples?relation=founded by")["examples"]
-    assert [(one["head"], one["tail"]) for one in taught[3:]] == [("Google", "YouTube")]
+    assert [(one["head"], one["tail"]) for one in taught[3:]] == [("Google", "YouTube"), ("IBM", "Flint")]
     opened(page, "History")
     expect(page.locator("tr.current")).to_contain_text("Google acquired YouTube. founded by")
     read(opened(page, "Read"))

@@ -119,6 +119,7 @@ def test_a_review_shows_its_first_pair_while_the_rest_is_searched(page: Any, ser
     expect(page.locator(".question")).to_have_text(asked, use_inner_text=True)  # the same pair until it is decided
     page.keyboard.press("n")
     expect(page.get_by_role("region", name="Quality so far")).to_contain_text("1 of 2 suggestions right")
+    expect(page.get_by_role("region", name="Quality so far")).to_contain_text("% of the facts found")
     page.get_by_role("button", name="Another text").click()
     page.get_by_label("Unlabelled text").fill("no name here")
     page.keyboard.press("Control+Enter")
