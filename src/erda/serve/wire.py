@@ -171,7 +171,7 @@ class JobReply(OpenModel):
 # -- values to rows ----------------------------------------------------------------------------------------------------
 
 
-def example_row(example: Example) -> dict[str, Any]:
+def sentence_row(example: Example) -> dict[str, Any]:
     """A sentence with its marks, where its entities are, and its relation if it is known."""
     return {**answers.example_row(example), **token_row(example), "relation": example.relation}
 
@@ -194,7 +194,7 @@ def answer_row(answer: answers.Answer) -> dict[str, Any]:
 def value_row(value: Any) -> dict[str, Any]:
     """The fields of a value that has an `example`, and its sentence (`SentenceRow.value`)."""
     more = {one.name: getattr(value, one.name) for one in fields(value) if one.name != "example"}
-    return {**example_row(value.example), **more}
+    return {**sentence_row(value.example), **more}
 
 
 def extraction_row(found: answers.Extraction, keep: answers.Pairs) -> dict[str, Any]:
