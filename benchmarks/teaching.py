@@ -3,6 +3,7 @@
 python benchmarks/teaching.py                     speed and asking
 python benchmarks/teaching.py extracting          300 words of plain text (ERDA_DATA; erda data get entities)
 python benchmarks/teaching.py judging             a judgement and the next question, 5 and 100 relations known
+python benchmarks/teaching.py graph               10,000 extracted relations as a graph in each format
 python benchmarks/teaching.py memory              10,000 questions, 1,000 rounds of teaching and undoing
 python benchmarks/teaching.py fewrel --seed 100   eight tasks taught through `Extractor` beside the benchmark's loop
 python benchmarks/teaching.py refusing            how often the answer is None, rightly and wrongly, on validation data
@@ -32,6 +33,7 @@ from erda.data.catalogue import load_dataset, open_stream
 from erda.data.dataset import shuffled
 from erda.encoders import build_encoder
 from erda.encoders.frozen import FrozenCache
+from erda.graph import FORMATS, graph_file
 from erda.methods import DEFAULT_METHOD, find_method
 from erda.types import Example
 from opentext_data import read_documents
@@ -125,6 +127,19 @@ def judging(options: argparse.Namespace) -> Iterator[Figure]:
                 yield from _figures("  the next question", asked, "<= 0.5")
 
 
+def graph(options: argparse.Namespace) -> Iterator[Figure]:
+    """Write 10,000 relations of 5,000 entities in 500 documents as a graph."""
+    rows = [
+        {"id": f"news {i % 500}", "text": f"[[Company {i % 3000}]] was set up in {i} by {{{{Person {i % 2000}}}}}."}
+        | {"relation": f"relation {i % 50}", "confidence": 0.5, "head_type": "ORG", "tail_type": "PERSON"}
+        | {"head": f"Company {i % 3000}", "head_start": 10 * i, "head_end": 10 * i + 8}
+        | {"tail": f"Person {i % 2000}", "tail_start": 10 * i + 30, "tail_end": 10 * i + 37}
+        for i in range(10_000)
+    ]
+    for name in FORMATS:
+        yield from _figures(f"{len(rows):,} relations as .{name}", [_seconds(partial(graph_file, rows, name))], "<= 10")
+
+
 def memory(options: argparse.Namespace) -> Iterator[Figure]:
     """Growth of memory over many questions, and over many rounds of teach and undo."""
     with tempfile.TemporaryDirectory() as folder:
@@ -203,6 +218,7 @@ MEASURES: dict[str, Callable[[argparse.Namespace], Iterator[Figure]]] = {
     "asking": asking,
     "extracting": extracting,
     "judging": judging,
+    "graph": graph,
     "memory": memory,
     "fewrel": fewrel,
     "refusing": refusing,

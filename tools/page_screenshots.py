@@ -95,7 +95,7 @@ def take_all(page: Page, files: dict[str, Path]) -> None:
     page.fill("#relation", "works for")
     page.fill("#sentences", LESSON)
     page.focus("#sentences")
-    page.keyboard.press("Enter")
+    page.keyboard.press("Control+Enter")
     page.wait_for_selector("#teach-now")
     keep("teach")
     page.keyboard.press("Enter")

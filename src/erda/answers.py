@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from erda.errors import counted
+from erda.errors import counted, require
+from erda.graph import Aliases, build_graph
 from erda.text.marks import example_to_marks
 from erda.text.pronouns import is_possessive, is_pronoun
 from erda.types import Entity, Example
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 __all__ = [
     "Answer",
@@ -88,16 +92,10 @@ class Answer:
         return next((one.confidence for one in self.ranked if one.relation == self.relation), self.ranked[0].confidence)
 
     def to_json(self) -> dict[str, Any]:
-        """For a line of output; offsets, resolved pronouns and entity types where they are known."""
-        head, tail = self.example.head, self.example.tail
-        resolved = {"head_resolved": head.resolved, "tail_resolved": tail.resolved}
-        types = {"head_type": head.type, "tail_type": tail.type}
+        """For a line of output, with offsets where they are known."""
         return {
-            "text": example_to_marks(self.example),
-            "head": head.name,
-            "tail": tail.name,
+            **example_row(self.example),
             **(asdict(self.place) if self.place else {}),
-            **{name: kind for name, kind in (resolved | types).items() if kind},
             "relation": self.relation,
             **({"relations": list(self.relations)} if len(self.relations) > 1 else {}),
             "confidence": round(self.confidence, 4),
@@ -105,12 +103,20 @@ class Answer:
         }
 
 
+def example_row(example: Example) -> dict[str, Any]:
+    """A sentence with marks and the names of its entities; resolved pronouns, ids and types where they are known."""
+    ends = {"head": example.head, "tail": example.tail}
+    more = {f"{role}_{name}": getattr(one, name) for name in ("resolved", "id", "type") for role, one in ends.items()}
+    names = {role: one.name for role, one in ends.items()}
+    return {"text": example_to_marks(example), **names, **{name: one for name, one in more.items() if one}}
+
+
 @dataclass(frozen=True, slots=True)
 class Extraction:
     """The relations between the entities of a text.
 
-    `tagger` says how entities were found: given (marks), names, spacy:PIPELINE or capitalised. `hint` says how to get a
-    better tagger, or that no entity was found; it is empty otherwise.
+    `tagger` says how entities were found: given (marks), names, capitalised, or spacy:PIPELINE+capitalised. `hint` says
+    how to get a better tagger, that no entity was found, or that the text is not English; it is empty otherwise.
     """
 
     answers: tuple[Answer, ...]  # of every ordered pair of entities that share a sentence
@@ -134,6 +140,25 @@ class Extraction:
         if pairs == "all":
             return self.answers
         return self.found if pairs == "likelier" else self.found_both_ways
+
+    def rows(self, *, pairs: Pairs = "likelier", document: str | None = None) -> Iterator[dict[str, Any]]:
+        """The kept pairs as rows of output (`Answer.to_json`), one for each relation; `id` is the document."""
+        for answer in self.kept(pairs):
+            yield from by_relation({"id": document, **answer.to_json()})
+
+    def to_networkx(self, *, aliases: Aliases | None = None, document: str | None = None) -> nx.MultiDiGraph:
+        """`found` as a graph (`erda.graph.build_graph`); `aliases` maps spellings to the names of their nodes."""
+        require("networkx")
+        return build_graph(self.rows(document=document), aliases)
+
+
+def by_relation(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a row for each relation that holds, with its confidence; the row itself if there are not several."""
+    confidences = {one["relation"]: one["confidence"] for one in row.get("ranked", ())}
+    for relation in row.get("relations", ()):
+        yield row | {"relation": relation, "confidence": confidences[relation]}
+    if "relations" not in row:
+        yield row
 
 
 def likelier(answers: Iterable[Answer]) -> tuple[Answer, ...]:
@@ -215,6 +240,7 @@ class Taught:
     n_counterexamples: int = 0  # new ones
     n_unrelated: int = 0  # new sentences in which no relation holds
     n_patterns: int = 0  # new patterns in descriptions
+    warnings: tuple[str, ...] = ()  # examples whose head and tail look exchanged
 
     def __str__(self) -> str:
         more = [counted(self.n_patterns, "new pattern")] if self.n_patterns else []

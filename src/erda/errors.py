@@ -25,6 +25,8 @@ EXTRAS = {  # module -> the extra of this package that installs it
     "tabulate": "train",  # also in `report`
     "optuna": "search",
     **dict.fromkeys(("fastapi", "starlette", "uvicorn", "prometheus_client"), "serve"),
+    **dict.fromkeys(("networkx", "rdflib"), "graph"),
+    "mcp": "mcp",
     "ray": "ray",
     "spacy": "entities",
     "openpyxl": "excel",

@@ -376,7 +376,7 @@ def _removed(remove: Callable[[], object]) -> bool:
 def refuse_existing(out: Path, *, overwrite: bool) -> None:
     """Reject an output file that exists, unless the user agreed to replace it."""
     if not overwrite and (out.exists() or out.is_symlink()):
-        raise SettingsError(f"{out} exists. Use --overwrite (overwrite=True) to replace it, or choose another name.")
+        raise SettingsError(f"{out} exists. Use --overwrite, or another name.")
 
 
 def check_output(out: Path, *inputs: Path | int | None, overwrite: bool) -> None:

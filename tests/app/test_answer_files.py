@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -38,13 +39,41 @@ def test_the_rows_so_far_are_kept_when_a_person_stops(extractor: Extractor, tmp_
 
         return replace(questions, batches=batches)
 
-    found = write_answers(stopped_after(2), tmp_path / "a.jsonl")
-    assert (found.is_stopped, found.n_rows) == (True, 2)
     lines = (tmp_path / "whole.jsonl").read_bytes().splitlines()
-    assert (tmp_path / "a.jsonl").read_bytes().splitlines() == lines[:2]
-    (tmp_path / "mine.csv").write_text("mine")
-    assert write_answers(stopped_after(0), tmp_path / "mine.csv", overwrite=True).n_rows == 0
-    assert (tmp_path / "mine.csv").read_text() == "mine", "nothing was answered"
+    (tmp_path / "a.jsonl").write_text("mine")
+    for n in (0, 2):
+        found = write_answers(stopped_after(n), tmp_path / "a.jsonl", overwrite=True)
+        assert (found.partial, found.n_rows) == (tmp_path / "a.partial.jsonl", n)
+        assert (tmp_path / "a.jsonl").read_text() == "mine", "no old answers are replaced by some new ones"
+        assert (tmp_path / "a.partial.jsonl").exists() == (n > 0)
+    assert (tmp_path / "a.partial.jsonl").read_bytes().splitlines() == lines[:2]
+
+
+MEASURED = """
+import resource, sys
+from toy_words import FOUNDED, Words
+from erda.app.extractor import Extractor
+from erda.cli.main import main
+opened = Extractor.open
+Extractor.open = lambda folder, **asked: opened(folder, **{**asked, "encoder": Words()})
+main(["teach", "founded by", *FOUNDED])
+start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))
+assert main(["extract", "big.txt", "--out", "found.csv", "--entity", "Acme", "--entity", "Ann"]) == 0
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start)
+"""
+
+
+def test_a_big_text_takes_no_more_memory(tmp_path: Path) -> None:
+    line = "Acme was founded by Ann .\n" + 600 * "much is said about nothing in this long and quiet line .\n"
+    (tmp_path / "big.txt").write_text(300 * line)  # 10 MB
+    path = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED], capture_output=True, text=True, cwd=tmp_path, env=path, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert len((tmp_path / "found.csv").read_text().splitlines()) > 300
+    assert int(done.stdout.split()[-1]) < 40_000, "kilobytes"
 
 
 def test_an_output_that_another_command_has_written_meanwhile_is_not_replaced(

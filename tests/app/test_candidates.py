@@ -1,5 +1,6 @@
 """Entity pairs of one's own texts: order, parts of long texts, vectors on disk, suggestions."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,9 @@ from toy_extractor import ROWS, Words, open_toy
 from erda.app import candidates
 from erda.app.candidates import LIKELY, Candidate, CandidatePool, most_useful_first
 from erda.app.extractor import Extractor
+from erda.app.judged import pair_key
 from erda.app.review import open_review
 from erda.app.review_journal import FOLDER
-from erda.app.state import pair_key
 from erda.app.texts import TextRow, text_rows
 from erda.errors import DataError
 from erda.text.marks import example_from_marks
@@ -43,6 +44,22 @@ def test_likely_and_uncertain_ones_relations_and_sentences_take_turns() -> None:
     assert most_useful_first([sure, likely, other]) == [sure, other, likely]
     twice = candidate("{{a}} x [[b]]", "r", 0.85)
     assert most_useful_first([sure, twice, weak, same])[-1] == twice, "the second pair of a sentence comes last"
+
+
+def test_what_a_review_expects_follows_the_confidences(extractor: Extractor) -> None:
+    pool = CandidatePool(extractor.version, ROWS[:2])
+    pool.keys, pool.n_unlikely = {"a", "b"}, 1.0
+    left = [replace(candidate(f"[[a]] {n} {{{{b}}}}", "r", 0.5), is_answer=n < 6) for n in range(8)]
+    said, is_enough = pool.expected({"a", "of another text"}, left, 4)
+    assert not is_enough
+    # now: 1 + 6 x 0.5 right of 7 answers, of 1 + 8 x 0.5 + 1 facts; later: 1 + 4 x 0.5 sure, 2 answers of 0.5
+    assert (
+        said == "Expected: 57 % of the answers right, 67 % of the facts found; 4 more judgements add 23 and 0 points."
+    )
+    said, is_enough = pool.expected({"a"}, [replace(one, confidence=0.9999) for one in left[:5]], 4)
+    assert is_enough
+    assert said.endswith("4 more judgements would change neither by a point.")
+    assert pool.expected(set(), [], 4) == ("", False)
 
 
 def test_texts_are_tagged_in_parts_and_those_like_the_examples_first(
@@ -111,6 +128,18 @@ def test_many_pairs_are_embedded_in_parts_the_promising_ones_first(
             review.skip()
         assert len({pair_key(one) for one in embedded}) == 2 * len(rows)
     assert done[-1][0] == done[-1][1]
+
+
+def test_another_relation_reuses_vectors_before_it_embeds_more(
+    extractor: Extractor, embedded: list[Example], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("erda.app.candidates.AT_ONCE", 16)
+    texts = [row.text for row in ROWS]
+    extractor.suggest("born in", texts)
+    assert len(embedded) >= 16
+    embedded.clear()
+    assert extractor.suggest("founded by", texts)
+    assert len(embedded) <= 2, "a tenth of a part"
 
 
 def test_suggestions_from_plain_texts(extractor: Extractor, tmp_path: Path) -> None:

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from toy_extractor import open_toy, scores, some_relation, taught
 
-from erda.app import version_log
+from erda.app import store
 from erda.methods.posterior import Posterior
 
 
 @pytest.fixture(autouse=True)
 def _small_arrays_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(version_log, "LEAST_BYTES", 0)
+    monkeypatch.setattr(store, "LEAST_BYTES", 0)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_a_file_that_cannot_be_trusted_is_replaced(
     changed = {"flipped": good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :], "truncated": good[:-9]}
     place.write_bytes(changed.get(change, b"" if change == "empty" else good))
     if change == "of another erda":
-        monkeypatch.setattr(version_log, "__version__", "9.9")
+        monkeypatch.setattr(store, "__version__", "9.9")
     np.testing.assert_array_equal(scores(open_toy(tmp_path)), first)
     assert len(fits) == 2
     assert (place.read_bytes() == good) == (change != "of another erda")

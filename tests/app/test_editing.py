@@ -113,13 +113,3 @@ def test_a_judgement_brings_no_relation_back(
     with pytest.raises(DataError, match="Unknown relation 'founded by'"):
         extractor.judge(NEW, "founded by", holds=holds)
     assert "founded by" not in [one.id for one in open_toy(tmp_path / "mine").relations]
-
-
-@pytest.mark.parametrize(
-    "teach", [lambda one: one.teach("made of", [NEW]), lambda one: one.teach_many({"made of": iter([NEW])})]
-)
-def test_two_spellings_of_a_name_are_one_relation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, teach: Act) -> None:
-    extractor = waiting(tmp_path / "mine", lambda one: one.teach("made_of", ["[[r]] of {{b}}"]), monkeypatch)
-    teach(extractor)
-    assert len(extractor.examples("made_of")) == 2
-    assert [one.id for one in extractor.relations] == ["founded by", "born in", "capital of", "made_of"]

@@ -31,6 +31,7 @@ QUESTIONS = [
     "the king of [[paris]] " + "was born in the city of a river " * 20 + "{{france}}",
     "the " * 80 + "[[paris]] {{france}}" + " city" * 80,
 ]
+REJECTED = "[[berlin]] , the capital of {{france}}"
 ROWS = [
     {"tokens": ["berlin", "is", "in", "germany"], "head": {"span": [0, 1]}, "tail": {"span": [3, 4]}},
     {"text": "berlin is in germany", "head": {"span": [13, 20]}, "tail": {"span": [0, 6]}},
@@ -59,6 +60,7 @@ def taught(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             encoder_settings={"mode": "markers", "trained_layers": 0, "engine": "onnx-int8"},
         )
         extractor.teach_many(LESSONS)
+        extractor.judge(REJECTED, "capital of", holds=False)
         extractor.export(place / "exported")
     return extractor
 
@@ -69,7 +71,7 @@ def exported(taught: Extractor) -> Path:
 
 
 def test_it_answers_as_the_extractor_does_without_erda_and_torch(taught: Extractor, exported: Path) -> None:
-    asked = [*QUESTIONS, *ROWS]
+    asked = [*QUESTIONS, *ROWS, REJECTED, *LESSONS["born in"]]
     ran = subprocess.run(
         [sys.executable, "-I", "-c", BARE, str(exported)],
         input=json.dumps(asked),

@@ -211,3 +211,20 @@ def test_a_relation_is_taught_by_its_name_alone(tmp_path: Path) -> None:
     assert only.predict(QUESTIONS[1]).ranked[0].exemplar is None
     assert only.explain(QUESTIONS[1]).nearest == ()
     assert only.version.extract("Ada was born in Rome.", ["Ada", "Rome"]).answers
+
+
+def test_an_example_that_looks_reversed_is_reported(tmp_path: Path) -> None:
+    """Over the packaged encoder; a reversed sentence, exchanged types, and no alarm about a right sentence."""
+    extractor = Extractor.open(tmp_path)
+    assert extractor.teach("founded by", ["[[Tesla]] was founded by {{Martin Eberhard}}."]).warnings == ()
+    assert extractor.teach("founded by", ["{{Bill Gates}} founded [[Microsoft]] in 1975."]).warnings == ()
+    (doubted,) = extractor.reversed_examples("founded by", ["[[Larry Page]] founded {{Google}}."])
+    assert doubted.head.name == "Larry Page"
+    done = extractor.teach("founded by", ["[[Larry Page]] founded {{Google}}.", "{{Jobs}} set up [[Apple]]."])
+    assert len(done.warnings) == 1
+    assert done.warnings[0].startswith("'Larry Page -> founded by -> Google' looks like the reverse")
+    assert done.warnings[0].endswith("{{Larry Page}} founded [[Google]] .")
+    row = {"text": "Bo met Acme.", "head": {"span": [0, 2], "type": "PER"}, "tail": {"span": [7, 11], "type": "ORG"}}
+    turned = {**row, "head": row["tail"], "tail": row["head"]}
+    assert extractor.teach("works for", [row, {**row, "text": "Al met Aces."}]).warnings == ()
+    assert len(extractor.teach("works for", [{**turned, "text": "Ed met Apex."}]).warnings) == 1

@@ -146,3 +146,26 @@ def test_declared_types_are_stored_and_cleared(tmp_path: Path) -> None:
     assert (known.head_types, known.tail_types) == (("PERSON", "ORG"), ())
     extractor.declare("birthplace", head_types=None)
     assert extractor.version.known("birthplace").head_types == ()
+
+
+def test_a_judgement_decides_every_later_answer_about_its_pair(tmp_path: Path) -> None:
+    """Whatever else is taught, and at any threshold: the scores of the toy know nothing of counterexamples."""
+    extractor, wrong = taught(tmp_path), "[[Tesla]] was founded by {{Rosa}} ."
+    assert extractor.predict(wrong).relation == "founded by"
+    extractor.judge(wrong, "founded by", holds=False)
+    extractor.teach("founded by", ["[[Acme]] was founded by {{Rosa}} ."])
+    answer = extractor.predict(wrong, min_confidence=0.0)
+    assert set(answer.relations) == {"born in", "capital of"}
+    assert {one.relation: one.confidence for one in answer.ranked}["founded by"] == 0
+    text = "Tesla was founded by Rosa . Paris is the capital of France ."
+    found = extractor.extract(text, ["Tesla", "Rosa", "Paris", "France"], min_confidence=0.0)
+    said = {(one.head_name, one.tail_name): one.relations for one in found.answers}
+    assert "founded by" not in said["Tesla", "Rosa"]
+    assert said["Paris", "France"] == ("capital of",), "a taught pair has the relations that it was taught with"
+    assert extractor.predict(CAPITAL[0], min_confidence=1.0).relations == ("capital of",)
+    extractor.teach_many({"no_relation": ["[[Rome]] is the capital of {{Oslo}} ."]})
+    assert extractor.predict("[[Rome]] is the capital of {{Oslo}} .", min_confidence=0.0).relations == ()
+    assert extractor.explain(CAPITAL[0]).answer == extractor.predict(CAPITAL[0])
+    assert any(one.change < -0.01 for one in extractor.explain(wrong).words), "words are explained by the scores"
+    extractor.judge(wrong, "founded by")
+    assert extractor.predict(wrong).confidence == 1

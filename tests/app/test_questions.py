@@ -1,10 +1,8 @@
 """Extracting from a text, explaining an answer, answers beside the truth, suggestions out of a corpus."""
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -113,32 +111,6 @@ def test_pronouns_are_asked_about_and_carry_the_name_they_stand_for(extractor: E
     assert [one.head_name for one in names.answers] == ["Ada Poe", "Bob Roe"]
     marked = extractor.extract(text, [Mark(20, 23), Mark(36, 40), Mark(46, 48)])
     assert len(marked.answers) == 6, "every marked mention is asked, and no other"
-
-
-def test_a_spacy_pipeline_is_used_where_there_is_one(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No pipeline of spaCy's is installed for tests: a stand-in with its names."""
-
-    class Document:
-        text = "Ada met Bob."
-        ents = (
-            SimpleNamespace(start_char=0, end_char=3, text="Ada", label_="PERSON"),
-            SimpleNamespace(start_char=8, end_char=11, text="Bob", label_="PERSON"),
-        )
-
-        def has_annotation(self, name: str) -> bool:
-            return False
-
-    module = ModuleType("spacy")
-    module.load = lambda name: lambda text: Document()
-    monkeypatch.setitem(sys.modules, "spacy", module)
-    monkeypatch.setattr("erda.app.entities.find_spec", lambda name: module)
-    monkeypatch.setattr("erda.app.entities._listed_pipelines", lambda: ["xx_other", "en_core_web_sm"])
-    monkeypatch.setattr("erda.app.entities.model_folder", lambda: None)
-    found = extractor.extract("Ada met Bob.")
-    assert (found.tagger, found.hint) == ("spacy:en_core_web_sm", "")
-    assert len(found.answers) == 2
-    row = found.answers[0].to_json()
-    assert (row["head_type"], row["tail_type"], row["tail_start"], row["tail_end"]) == ("PERSON", "PERSON", 8, 11)
 
 
 @pytest.mark.parametrize(

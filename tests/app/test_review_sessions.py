@@ -9,9 +9,9 @@ from toy_extractor import FOUNDED, ROWS, open_toy
 
 from erda.app.candidates import CandidatePool
 from erda.app.extractor import Extractor
-from erda.app.review import PER_VERSION, Review, ReviewView, SharedReview, judgement_of, open_review
+from erda.app.judged import pair_key
+from erda.app.review import ENOUGH, PER_VERSION, Review, ReviewView, SharedReview, judgement_of, open_review
 from erda.app.review_journal import FOLDER, PENDING, SHOWN, ReviewJournal
-from erda.app.state import pair_key
 from erda.app.texts import TextRow
 from erda.errors import BusyError, DataError
 from erda.text.marks import example_from_marks
@@ -41,7 +41,7 @@ def test_judgements_of_a_review_are_one_version(extractor: Extractor) -> None:
         review.skip()
         assert shown(review) not in keys
         found = review.progress
-        assert (found.n_judged, found.accepted, sum(found.n_yes.values()), sum(found.n_no.values())) == (3, 2 / 3, 2, 1)
+        assert (found.n_judged, found.right, sum(found.n_yes.values())) == (3, (True, False, True), 2)
     assert extractor.version.number == before + 1
     assert extractor.history()[-1].what == "judged 3 sentences: 2 right, 1 wrong"
     assert sum(len(one.counterexamples) for one in extractor.version.state.known) == 1
@@ -74,6 +74,22 @@ def test_nobody_waits_for_the_ranking_by_a_new_version(extractor: Extractor, mon
             keys.append(shown(review))
             review.skip()
         assert {key for key, n in Counter(keys).items() if n > 1} <= {*keys[PER_VERSION - 1 : PER_VERSION + 1]}
+
+
+def test_a_review_stops_when_more_judgements_would_change_little(
+    extractor: Extractor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CandidatePool, "expected", lambda *_: ("Fine.", True))
+    with open_review(extractor, ROWS) as review:
+        for _ in range(PER_VERSION):
+            last = shown(review)
+            review.judge(holds=True)
+        assert (review.current, review.why_nothing, review.progress.progress) == (None, ENOUGH, "Fine.")
+        assert review.progress.n_left > 0
+        assert review.undo()
+        assert shown(review) == last
+    with open_review(extractor, ROWS) as review:
+        assert shown(review), "the next review goes on"
 
 
 def test_undo_takes_decisions_back_in_reverse_order(extractor: Extractor) -> None:

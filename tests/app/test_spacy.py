@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import pytest
@@ -11,12 +10,10 @@ from toy_extractor import BORN, FOUNDED, Words, open_toy
 
 from erda.app import entities
 from erda.app.extractor import Extractor
-from erda.errors import DataError
-from erda.text.spacy_tagger import batch_tagger, pipeline_tagger
+from erda.errors import DataError, SettingsError
+from erda.text.spacy_tagger import document_sentences
 
 spacy: Any = pytest.importorskip("spacy", reason="spaCy is not installed: pip install 'erda[entities]'")
-from erda.app import spacy_component  # noqa: E402
-
 NAMES = ["Tesla", "SpaceX", "Elon Musk", "Ada", "London"]
 TEXT = "SpaceX was founded by Elon Musk . Ada was born in London ."
 
@@ -55,11 +52,13 @@ def test_relations_of_a_document(store: Path) -> None:
     assert doc[found.tail.start : found.tail.end].text == "Elon Musk"
 
 
-def test_pairs_stay_within_a_sentence(store: Path) -> None:
-    assert [len(own) for _, own in spacy_component._pairs(pipeline(store)(TEXT))] == [2, 2]
-    without = list(spacy_component._pairs(pipeline(store, sentences=False)(TEXT)))
-    assert [(start, len(own)) for start, own in without] == [(0, 2), (7, 2)], "split by rule"
-    assert {(pair.head.type, pair.tail.type) for _, own in without for pair in own} == {("THING", "THING")}
+@pytest.mark.parametrize("has_borders", [True, False])
+def test_pairs_stay_within_a_sentence(store: Path, has_borders: bool) -> None:
+    doc = pipeline(store, sentences=has_borders)(TEXT)
+    first, second = document_sentences(doc)
+    assert [one.name for one in first.entities] == ["SpaceX", "Elon Musk"]
+    assert [(one.name, one.type) for one in second.entities] == [("Ada", "THING"), ("London", "THING")]
+    assert {one.text for found in doc._.relations for one in (found.head, found.tail)} <= {*NAMES}
 
 
 def test_a_document_can_be_stored(store: Path) -> None:
@@ -75,12 +74,28 @@ def test_a_store_that_was_taught_nothing(store: Path, tmp_path: Path) -> None:
         pipeline(tmp_path / "nowhere")
 
 
-def test_many_texts_are_tagged_like_one_after_another() -> None:
-    nlp = spacy.blank("en")
-    nlp.add_pipe("entity_ruler").add_patterns([{"label": "ORG", "pattern": name} for name in NAMES])
-    texts, lock = [TEXT, "Nothing here .", "Ada met Elon Musk .", ""], Lock()
-    one = pipeline_tagger(nlp, lock)
-    assert batch_tagger(nlp, lock)(texts) == [list(one(text)) for text in texts]
+def test_people_choose_the_tagger(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
+    nlp, text = spacy.blank("en"), "the spacex car met Elon Musk at DeepMind ."
+    nlp.add_pipe("entity_ruler").add_patterns([{"label": "ORG", "pattern": name} for name in ("the spacex", "Elon")])
+    monkeypatch.setattr("erda.app.entities.load_pipeline", lambda name: nlp)
+    monkeypatch.setattr("erda.app.entities.model_folder", lambda: None)
+    monkeypatch.setattr("erda.app.entities.installed_pipeline", lambda: "en_toy")
+    entities._spacy_taggers.cache_clear()
+    for asked, tagger, names in (
+        ("", "spacy:en_toy+capitalised", {"spacex", "Elon Musk", "DeepMind"}),
+        ("trained", "spacy:en_toy", {"spacex", "Elon"}),
+        ("capitals", "capitalised", {"Elon Musk", "DeepMind"}),
+    ):
+        monkeypatch.setenv("ERDA_TAGGER", asked)
+        found = extractor.extract(text)
+        assert (found.tagger, {one.head_name for one in found.answers}) == (tagger, names)
+    monkeypatch.setenv("ERDA_TAGGER", "trainde")
+    with pytest.raises(SettingsError, match="Did you mean 'trained'"):
+        extractor.extract(text)
+    monkeypatch.setenv("ERDA_TAGGER", "trained")
+    monkeypatch.setattr("erda.app.entities.installed_pipeline", lambda: None)
+    with pytest.raises(SettingsError, match="erda data get entities"):
+        extractor.extract(text)
 
 
 def test_pipelines_are_listed_without_importing_spacy() -> None:

@@ -216,3 +216,38 @@ def test_a_damaged_version_does_not_become_current(tmp_path: Path) -> None:
         with pytest.raises(ModelError):
             change()
     assert Store(tmp_path).head().current == 2
+
+
+@pytest.mark.parametrize(
+    "asked", [{"method": "seqrun"}, {"method": "seqrun", "method_settings": {"nope": 1}, "relearn": True}]
+)
+def test_a_rejected_request_does_not_move_the_current_version(tmp_path: Path, asked: dict[str, object]) -> None:
+    taught(tmp_path)
+    with pytest.raises(ErdaError):
+        open_toy(tmp_path, version=1, **asked)
+    assert Store(tmp_path).head().current == 2
+
+
+@pytest.mark.parametrize("part", ["about", "rows"])
+def test_damage_to_the_current_version_stops_neither_undo_nor_forget(tmp_path: Path, part: str) -> None:
+    """A damaged relation can be forgotten; without the name in its file, by any name that no other has."""
+    extractor, store = taught(tmp_path), Store(tmp_path)
+    digest = getattr(store.version_file(2).relations[1], part)
+    (tmp_path / "objects" / f"{digest}.{'json' if part == 'about' else 'safetensors'}").write_bytes(b"damaged")
+    with pytest.raises(ModelError, match="not what was written"):
+        open_toy(tmp_path)
+    assert extractor.forget("born in") == 3
+    assert [one.id for one in open_toy(tmp_path).relations] == ["founded by", "capital of"]
+    store.point(2)
+    assert extractor.undo() == 1
+    assert [one.id for one in open_toy(tmp_path).relations] == ["founded by"]
+
+
+def test_undo_passes_over_a_damaged_version_file(tmp_path: Path) -> None:
+    extractor = taught(tmp_path)
+    (tmp_path / "versions" / "2.json").write_bytes(b"damaged")
+    assert extractor.undo() == 1
+    extractor.teach("born in", ["[[Ada]] was born in {{London}} ."])
+    extractor.prune(keep=1)
+    with pytest.raises(DataError, match="version 1 was removed"):
+        extractor.undo()

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from toy_extractor import open_toy
 
+from erda.app.candidates import LEAST_CONFIDENCE
 from erda.app.extractor import Extractor
 
 pytest.importorskip("faiss", reason="needs the extra corpus")
@@ -47,8 +48,5 @@ def test_the_least_certain_comes_first_and_can_be_taught(extractor: Extractor, t
     assert {one.example.relation for one in found} == {"author"}
     assert extractor.teach("author", [found[0].example]).n_examples == 1
     assert sentences[0] not in [" ".join(one.example.tokens) for one in extractor.suggest("author", tmp_path, n=9)]
-
-
-def test_more_are_asked_for_than_there_are(extractor: Extractor, tmp_path: Path) -> None:
     everything = extractor.suggest("author", tmp_path, n=100_000)
-    assert everything == extractor.suggest("author", tmp_path, n=100)
+    assert min(one.confidence for one in everything) >= LEAST_CONFIDENCE

@@ -54,12 +54,6 @@ def test_all_lines_of_a_table_have_the_most_common_shape(template: Record) -> No
     assert [note[0] + note[-2] for note in notes] == ["B2", "C1"]
 
 
-def test_longer_streams_win_a_tie(template: Record) -> None:
-    found, notes = seeds({"A": [smoke(template, seed=1), replace(template, seed=2)]})
-    assert found == {"A": [2]}
-    assert len(notes) == 1
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -96,8 +90,3 @@ def test_a_corpus_is_identified_by_its_folder_name(template: Record) -> None:
     found, notes = seeds(rows)
     assert found == {"A": [1, 2]}
     assert len(notes) == 1
-
-
-def test_lines_of_several_methods_and_corpora_share_a_table(template: Record) -> None:
-    rows = {"A": [erda(template, corpus="wiki")], "B": [erda(template)], "C": [template], "D": []}
-    assert seeds(rows) == ({"A": [1], "B": [1], "C": [1]}, [])

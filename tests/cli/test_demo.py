@@ -37,7 +37,8 @@ def test_the_demo_says_what_is_kept_and_loses_no_version(
     assert shown[0] == shown[1]
     assert "of 8 after for the first four relations; " in shown[0][-4]
     assert "predict --store" in shown[0][-1]
-    assert [one.n_relations for one in opened(tmp_path / "store").history()] == [0, 4, 5, 4, 5]
+    history = opened(tmp_path / "store").history()
+    assert [one.n_relations for one in history] == [0, 4, 5], "the second demo leaves it as it is"
 
 
 @pytest.mark.parametrize(

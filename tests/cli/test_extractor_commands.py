@@ -4,14 +4,18 @@ import json
 import re
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from command_line import Erda, write_rows
 from toy_extractor import BORN, FOUNDED, QUESTIONS
 
 from erda.app.extractor import Extractor
+from erda.app.store import Store
+from erda.files import sealed, write_json
 
 
 def test_suggested_commands_name_a_store_that_is_not_the_default(erda: Erda) -> None:
@@ -64,7 +68,7 @@ def test_the_store_comes_from_the_environment(erda: Erda, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ('teach "born in" "[[Ada]] was born"', "born in: example 1: no tail is marked; put the first entity in [["),
+        ('teach "born in" "[[Ada]] was born"', "example 1: no tail is marked; put the first entity in [["),
         ('teach "born in" "[[A\\x07da]] in {{L}}"', "control character"),
         ('teach "[[A]] in {{B}}" "founded by" --not', "is a sentence; name the relation first"),
         ("teach", "Nothing to teach: give a RELATION with sentences, or --file FILE."),
@@ -73,13 +77,15 @@ def test_the_store_comes_from_the_environment(erda: Erda, monkeypatch: pytest.Mo
         ("teach --file q.txt --description x", "--description: describes one relation; name it"),
         ('teach "founded by" --not', "Nothing to teach: --not needs sentences"),
         ("teach --not --file q.txt", "name one: erda teach RELATION --not --file q.txt"),
-        ("predict q.txt --out answers.xlsx", "expected a name that ends in .jsonl"),
+        ("predict q.txt --out answers.txt", "expected a name that ends in .jsonl"),
         ("predict q.csv --out q.csv", "q.csv: is the input q.csv"),
         ("predict", "standard input: the file is empty."),
         ("predict ''", "FILE: expected a name or a sentence, got nothing."),
         ('predict "Ada was born in London."', "no such file. In a sentence, mark both entities: [["),
         ("extract q.txt --entity a --names b", "Give --entity or --names, not both."),
         ('forget "founded by" --example 9', "'founded by' has no example 9; list them: erda relations 'founded by'"),
+        ("evaluate q.csv", "q.csv: no row names a relation; add a column 'relation'"),
+        ("data get nope", "Unknown name 'nope'. Known: atlas, "),
         ("review -", "your answers are read from standard input"),
         ("review missing.txt", "missing.txt: no such file"),
         ("review q.txt --n 3", "--n: only with --list."),
@@ -107,11 +113,30 @@ def test_old_versions_and_what_was_forgotten_can_be_removed(erda: Erda) -> None:
     erda("teach", "born in", *BORN)
     erda("forget", "born in")
     assert erda("versions", "--keep", "2").lines[0] == "2 versions removed."
-    assert erda("versions", "--keep", "-1").status == 2
     assert "born in" in erda("versions").out
     assert erda("versions", "--purge").lines[0] == "2 versions removed."
     assert "born in" not in erda("versions").out
     assert erda("relations").lines[-1] == "my-extractor knows 1 relation from 3 examples (version 4)."
+
+
+def test_a_damaged_version_is_left_by_undo_and_never_entered(erda: Erda) -> None:
+    erda("teach", "founded by", *FOUNDED)
+    erda("teach", "born in", *BORN)
+    erda("forget", "born in")
+    store = Store(Path("my-extractor"))
+    for object_file in store.version_file(2).relations[1].objects():
+        (store.objects.folder / object_file).write_bytes(b"damaged")
+    for words in (("--undo",), ("--to", "2")):
+        assert "is not what was written" in erda("versions", *words).err
+        assert store.head().current == 3
+    version = store.version_file(3)
+    write_json(
+        Path("my-extractor/versions/3.json"), sealed(replace(version, stamp=replace(version.stamp, time="soon")))
+    )
+    assert "soon" in erda("versions").lines[-1]
+    store.point(2)
+    assert erda("versions", "--undo").lines[0].startswith("Undone: taught born in.")
+    assert store.head().current == 1
 
 
 def test_a_sentence_may_be_long_and_standard_input_closed(erda: Erda, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,3 +219,16 @@ def test_a_terminal_is_shown_lines_to_read(erda: Erda, monkeypatch: pytest.Monke
     Path("news.txt").write_text("Ann Lee met Bob Roe. She was born in Rome.\n")
     shown = erda("extract", "news.txt", "--min-confidence", "0", "--entity", "Ann Lee", "--entity", "Rome").out
     assert "(She = Ann Lee)" in shown
+
+
+def test_a_sentence_is_shown_as_a_statement_and_a_reversed_one_is_swapped(
+    erda: Erda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("erda.app.teach.direction_scores", lambda examples, encoder: -np.ones(len(examples)))
+    assert erda("teach", "founded by", FOUNDED[0]).err == "Tesla -> founded by -> Martin\n"
+    assert "looks like the reverse of the other examples of 'founded by'" in erda("teach", "founded by", FOUNDED[1]).err
+    monkeypatch.setattr("erda.cli.teach_commands.on_terminal", lambda: True)
+    asked = erda("teach", "founded by", FOUNDED[2], stdin="?\ns\n").err
+    assert "Apple -> founded by -> Steve: looks like the reverse" in asked
+    assert "{{Apple}} , founded by [[Steve]]" in erda("relations", "founded by").out
+    assert "nothing was taught" in erda("teach", "founded by", FOUNDED[2], stdin="n\n").err

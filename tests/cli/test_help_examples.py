@@ -115,10 +115,11 @@ def test_asking_does_what_its_help_says(erda: Erda) -> None:
     assert answers[1].startswith("my-questions:1,1,[[SpaceX]] was founded by {{Elon}} .,SpaceX,Elon,")
     Path("news.txt").write_text("SpaceX was founded by Elon Musk .\n\nIt rained.\n")
     Path("my-names.txt").write_text("SpaceX\tQ193701\nElon Musk\n")
-    shown, written = (run_example(erda, line) for line in commands_of(predict_commands.EXTRACT))
+    shown, written, graph = (run_example(erda, line) for line in commands_of(predict_commands.EXTRACT))
     pairs = {(row["head"], row["tail"]) for row in map(json.loads, shown.lines)}
     assert pairs <= {("SpaceX", "Elon Musk"), ("Elon Musk", "SpaceX")}
     assert written.lines == [f"found.csv: {len(pairs)} row{'' if len(pairs) == 1 else 's'}"]
+    assert graph.lines[0].startswith("found.graphml: ")
     write_rows("my-tests.jsonl", TESTS)
     measured = run_example(erda, commands_of(predict_commands.EVALUATE)[0])
     assert "of 2 questions answered" in measured.out

@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+import networkx as nx
 import pytest
 from command_line import TESTS, Erda
 from toy_extractor import BORN, FOUNDED
@@ -22,6 +23,22 @@ def test_extraction_takes_a_sentence_and_says_why_nothing_came_out(erda: Erda) -
     said = erda("extract", "It rained.").err.splitlines()
     assert said[0] == "No entity was found in the text. Entities can be named: --entity NAME, or --names FILE."
     assert said[-1].endswith("erda data get entities")
+
+
+def test_extraction_writes_graphs(erda: Erda, monkeypatch: pytest.MonkeyPatch) -> None:
+    erda("teach", "founded by", *FOUNDED)
+    Path("news.txt").write_text("SpaceX was founded by Elon.\nTesla was founded by elon.\n")
+    Path("aliases.txt").write_text("Tesla\tTesla Inc.\nTSLA\tTesla Inc.\nSpaceX\n")
+    asked = ("extract", "news.txt", *(f"--entity={one}" for one in ("SpaceX", "Tesla", "Elon", "elon")))
+    asked += ("--min-confidence=0", "--aliases=aliases.txt")
+    for ending in ("graphml", "ttl", "cypher"):
+        assert erda(*asked, "--out", f"found.{ending}").lines == [f"found.{ending}: 2 rows"]
+        assert "Tesla Inc." in Path(f"found.{ending}").read_text()
+    assert set(nx.read_graphml("found.graphml")) == {"SpaceX", "Elon", "Tesla Inc."}
+    for more in (["--out=found.csv"], []):
+        assert "--aliases: only a graph has them" in erda(*asked, *more).err
+    monkeypatch.setattr("erda.errors.find_spec", lambda name: None)
+    assert "pip install 'erda[graph]'" in erda(*asked, "--out=other.ttl").err
 
 
 def test_the_tagger_is_named_only_where_it_ran(erda: Erda) -> None:

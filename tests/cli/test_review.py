@@ -5,6 +5,7 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from command_line import Erda
@@ -37,7 +38,7 @@ def test_a_review_by_lines_judges_undoes_and_resumes(store: Erda) -> None:
     assert counts[0].startswith("(judged 0, ")
     assert counts[0].endswith(" left)"), "no counts of a relation that nobody has judged"
     assert "capital of: 1 right, 0 wrong" in done.out
-    assert "% of the last" not in done.out, "too few for a share"
+    assert sum(line.startswith("Expected: ") for line in done.lines) == 4, "after each judgement"
     extractor = Extractor.open("my-extractor")
     assert extractor.history()[-1].what == "judged 2 sentences: 1 right, 1 wrong"
     assert len(extractor.examples("capital of")) == len(CAPITAL) + 1
@@ -57,7 +58,7 @@ def test_a_review_of_one_relation_names_the_store_in_its_hints(store: Erda) -> N
     done = store("review", "my-text.txt", "--relation", "born in", "--store", "other store", stdin="u\nq\n")
     assert " | born in | " in done.out
     assert "quit, then: erda versions --undo --store 'other store'" in done.out
-    assert "To continue: erda review my-text.txt --store 'other store'" in done.out
+    assert "To continue: erda review my-text.txt --relation 'born in' --store 'other store'" in done.out
     wrong = store("review", "my-text.txt", "--relation", "born inn", "--store", "other store")
     assert (wrong.status, "Did you mean 'born in'?" in wrong.err) == (2, True)
     nothing = store("review", "my-text.txt")
@@ -66,8 +67,9 @@ def test_a_review_of_one_relation_names_the_store_in_its_hints(store: Erda) -> N
 
 KEYS = """
 import sys
-from erda.cli.review_commands import _command, _keys
-with _keys() as read:
+from erda.cli.review_commands import _command
+from erda.cli.store_options import keys
+with keys() as read:
     print("ready", flush=True)
     while (key := _command(read, 12)) != "q":
         print(f"got {key}", flush=True)
@@ -90,3 +92,8 @@ def test_on_a_terminal_single_keys_need_no_enter() -> None:
         child.stdout.close()
         os.close(master)
         os.close(slave)
+
+
+def test_a_review_needs_standard_input(store: Erda, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("erda.cli.review_commands.sys", SimpleNamespace(stdin=None))
+    assert "Standard input is closed; your answers are read from it." in store("review", "my-text.txt").err

@@ -140,24 +140,6 @@ def test_kill_at_random_moments(tmp_path, small_steps, n_kills):
     assert content(CorpusStore.open(tmp_path / "c")) == content(CorpusStore.open(tmp_path / "whole"))
 
 
-def test_a_second_build_on_the_same_folder_is_rejected(tmp_path):
-    rows = write_rows(tmp_path / "rows.jsonl", random_rows(10))
-    slow = (
-        "import time; from erda.corpus import corpus_build; "
-        "corpus_build._plan = lambda *a: (print('in', flush=True), time.sleep(60))"
-    )
-    process = python(BUILD.format(before=slow), rows, tmp_path / "c")
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "in\n"
-        with pytest.raises(DataError, match="another build is running"):
-            build_corpus([rows], tmp_path / "c")
-    finally:
-        process.kill()
-        process.communicate()
-    assert build_corpus([rows], tmp_path / "c").n_rows == 10  # the lock ends with its process
-
-
 @pytest.mark.parametrize(
     "size", [2_000, pytest.param(20_000, marks=pytest.mark.long), pytest.param(60_000, marks=pytest.mark.long)]
 )

@@ -4,10 +4,9 @@ import json
 import pytest
 from toy_corpus import row, write_rows
 
-from erda.corpus.sources import BuildSettings, CorpusRow, Tally, open_source, pair_rows
+from erda.corpus.sources import BuildSettings, CorpusRow, Tally, open_source
 from erda.corpus.wikipedia import Page, Wiki, n_unclosed, page_sentences, parse_pages
 from erda.errors import DataError, SettingsError
-from erda.text.keys import TaggedSentence
 from erda.text.names import NameTagger, read_names
 from erda.types import Entity, Span
 
@@ -32,17 +31,6 @@ def check_spans(rows):
 
 
 # --- pairs ------------------------------------------------------------------------------------------------------------
-
-
-def test_ordered_pairs_closest_first():
-    tokens = ["A", "met", "B", "and", "C", ",", "then", "A", "left"]
-    mentions = [Entity(tokens[i], Span(i, i + 1)) for i in (0, 2, 4, 7)]
-    tally = Tally()
-    sentence = TaggedSentence(tuple(tokens), tuple(mentions))
-    rows = list(pair_rows(sentence, source="s", settings=BuildSettings(max_pairs=4), tally=tally))
-    assert [(r.head_name, r.tail_name) for r in rows] == [("A", "B"), ("B", "A"), ("B", "C"), ("C", "B")]
-    assert tally.dropped == {"pair over max_pairs": 2}
-    assert (rows[0].head_start, rows[0].tail_start) == (0, 2)
 
 
 # --- JSONL ------------------------------------------------------------------------------------------------------------

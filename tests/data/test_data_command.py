@@ -64,16 +64,6 @@ def test_check_reports_every_fault(tmp_path: Path) -> None:
         erda("data", "convert", str(path))
 
 
-def test_check_reads_a_named_format(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = tmp_path / "x.json"
-    example = {"tokens": ["Ann", "met", "Bob"], "h": ["ann", "Q1", [[0]]], "t": ["bob", "Q2", [[2]]]}
-    path.write_text(json.dumps({"P1": [example, example]}))
-    erda("data", "convert", str(path), "--format", "fewrel")
-    assert "2 examples of 1 relation (fewrel)" in capsys.readouterr().out
-    with pytest.raises(DataError, match="not JSON"):
-        erda("data", "convert", str(path), "--format", "tacred")
-
-
 @pytest.fixture
 def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Write the input files of the examples in `convert --help`."""

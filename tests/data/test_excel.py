@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from erda.app import answer_files
 from erda.app.texts import read_texts
 from erda.data.formats import csv_examples
 from erda.data.own_data import describe, read_examples
@@ -62,7 +63,7 @@ def test_what_is_no_workbook_is_one_line(tmp_path: Path, content: bytes) -> None
     path = tmp_path / "a.xlsx"
     path.write_bytes(content)
     for read in (read_examples, lambda path: list(read_texts(path))):
-        with pytest.raises(DataError, match=r"a\.xlsx: not an Excel workbook.* CSV"):
+        with pytest.raises(DataError, match=r"a\.xlsx: cannot be read.*not an Excel workbook.* CSV"):
             read(path)
     with pytest.raises(DataError, match="no such file"):
         read_examples(tmp_path / "missing.xlsx")
@@ -83,7 +84,7 @@ def test_a_damaged_workbook_is_one_line(book: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(csv_examples, "MOST_ROWS", 1_000)
     with pytest.raises(DataError, match=r"edited\.xlsx: has more than 1,000 rows"):
         read_examples(edited(book, "xl/worksheets/sheet1.xml", b'<row r="5"', b'<row r="99999999999"'))
-    with pytest.raises(DataError, match=r"edited\.xlsx: not an Excel workbook, damaged"):
+    with pytest.raises(DataError, match=r"edited\.xlsx: cannot be read"):
         read_examples(edited(book, "xl/styles.xml", b"rgb=", b"rwb="))  # a TypeError of openpyxl
 
 
@@ -96,3 +97,20 @@ def test_without_openpyxl_the_message_names_both_ways_out(tmp_path: Path, monkey
     (tmp_path / "a.ods").write_bytes(b"PK\x03\x04")
     with pytest.raises(DataError, match=r"a\.ods: \.ods is not read; save it as \.xlsx or CSV"):
         read_examples(tmp_path / "a.ods")
+
+
+def test_a_cell_with_an_error_is_empty_and_answers_can_be_written(book: Path, tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    made = openpyxl.load_workbook(book)
+    made.active.append(("Ada met Bob.", "Ada", "Bob", "#N/A"))
+    made.active.append(("Statins help.", "Statins", "#N/A", "treats"))
+    made.save(book)
+    with pytest.raises(DataError, match=r"table\.xlsx:7: the tail is empty"):
+        read_examples(book)
+    rows = [{"line": 1, "text": "=A1\x0b", "confidence": 0.5, "input": {"year": "1943"}}]
+    answer_files.WRITERS[".xlsx"](tmp_path / "a.xlsx", iter(rows), ("line", "text", "confidence", "input_year"))
+    table = csv_examples.read_table(tmp_path / "a.xlsx")
+    assert (table.names, [row.fields for row in table.rows]) == (
+        ["line", "text", "confidence", "input_year"],
+        [["1", "'=A1 ", "0.5", "1943"]],
+    )

@@ -155,4 +155,4 @@ def test_datasets_without_a_download(tmp_path: Path) -> None:
         get_dataset("fewrell", folder=tmp_path)
     said: list[str] = []
     get_dataset("atlas", folder=tmp_path, say=said.append)
-    assert said == [f"atlas: complete ({tmp_path})."]
+    assert said == ["atlas: embedded in erda; there is nothing to fetch."]

@@ -34,9 +34,9 @@ RUN = ["README.md"]
 RUN += [
     f"docs/{name}.md" for name in ("architecture", "atlas", "data", "encoders", "similarity", "teaching", "tutorial")
 ]
-RUN += [f"docs/howto/{name}.md" for name in ("api", "corpus", "csv", "spacy")]
+RUN += [f"docs/howto/{name}.md" for name in ("api", "corpus", "csv", "graph", "spacy")]
 SLOW = ["docs/encoders.md", "docs/similarity.md"]  # PyTorch
-SLOW += [f"docs/howto/{name}.md" for name in ("api", "corpus", "csv", "spacy")]  # examples/ has short programs
+SLOW += [f"docs/howto/{name}.md" for name in ("api", "corpus", "csv", "graph", "spacy")]  # examples/ has short programs
 LONG = [pytest.mark.long]
 RUN_ELSEWHERE = ["docs/howto/method.md"]  # tests/contract/test_extending.py
 whole_parser = cache(build_parser)

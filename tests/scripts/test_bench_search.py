@@ -8,7 +8,7 @@ import pytest
 from erda.methods import METHODS
 from erda.settings.load import layers_of
 from erda.settings.runs import default_settings
-from search import SPACES, Search, main, read_space
+from search import SPACES, Search, main
 
 SMALL = ["--set", "n_tasks=2", "--set", "test_per_relation=5", "--set", "first_shots=10"]
 SMALL += ["--set", "encoder.hidden_size=8", "--set", "batch_size=20"]
@@ -47,11 +47,3 @@ def test_a_search_never_uses_test_data(tmp_path: Path) -> None:
 def test_an_invalid_space_is_rejected(space: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*COMMAND, "--space", space, "--out", str(tmp_path)]) == 2
     assert space.partition("=")[0] in capsys.readouterr().err
-
-
-def test_values_are_toml_and_names_belong_to_the_method() -> None:
-    assert read_space(["epochs=1,2", "encoder.mode=paper,markers", "centred=true,false"], "dcre") == {
-        "dcre.epochs": [1, 2],
-        "encoder.mode": ["paper", "markers"],
-        "dcre.centred": [True, False],
-    }

@@ -156,20 +156,3 @@ def test_the_page_shows_the_papers_numbers_ours_and_the_commands(runs: Path, tmp
     assert [len(parse(command)) for command in commands] == [5, 6]
     assert len({shlex.split(command)[-1] for command in commands}) == 2  # a folder each
     assert str(tmp_path) not in text  # no path of this machine
-
-
-def test_lines_run_on_different_streams_are_noted_and_the_others_compared(
-    runs: Path, template: Record, tmp_path: Path
-) -> None:
-    put(runs, *(fewrel(template, "joint", seed, 0.5, manifest={"digest": "another"}) for seed in SEEDS))
-    text = page_of(runs)
-    assert "Cannot compare 'erda' with 'joint': they were run on different streams" in text
-    assert "| emr | EMR | 5 |" in text
-    assert LEAD_OVER_EMR in text
-
-
-def test_one_method_on_one_stream_has_no_lead(template: Record, tmp_path: Path) -> None:
-    put(tmp_path / "runs", replace(template, order_family="drawn"))
-    text = page_of(tmp_path / "runs")
-    assert "| lead" not in text
-    assert "| toy | 1 |" in text

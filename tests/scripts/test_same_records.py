@@ -6,7 +6,6 @@ import pytest
 from toy_runs import toy_record
 
 from erda.benchmark.records import RECORD
-from erda.settings.runs import filled_settings
 from same_records import main
 
 
@@ -26,19 +25,6 @@ def test_seconds_memory_and_versions_may_differ(twins: tuple[Path, Path], capsys
     change(twins[1], seconds={"learn": [9.0], "predict": [9.0]}, peak_memory_mb=1.0, versions={"erda": "9"})
     assert main([str(twins[0]), str(twins[1])]) == 0
     assert "1 records compared: no difference" in capsys.readouterr().out
-
-
-def test_a_setting_newer_than_a_record_has_its_default(
-    twins: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    built_in = filled_settings("emr", {})["batch_size"]
-    change(twins[0], method="emr", settings={"method": {}})
-    change(twins[1], method="emr", settings={"method": {"batch_size": built_in}})
-    assert main([str(twins[0]), str(twins[1])]) == 0
-    change(twins[1], settings={"method": {"batch_size": built_in + 1}})
-    capsys.readouterr()
-    assert main([str(twins[0]), str(twins[1])]) == 1
-    assert f"settings.method.batch_size: {built_in}, {built_in + 1}" in capsys.readouterr().out
 
 
 def test_every_difference_is_printed_with_its_path(

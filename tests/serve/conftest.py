@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from toy_server import Served, serving, toy_store
@@ -25,3 +26,17 @@ def extractor(tmp_path: Path) -> Extractor:
 def served(extractor: Extractor) -> Iterator[Served]:
     with serving(extractor) as found:
         yield found
+
+
+@pytest.fixture
+def page(served: Served, browser: Any) -> Iterator[Any]:
+    """The page over the store as `toy_store` made it; a fault of a script fails the test."""
+    served.post("/v1/undo", {"to": 2})
+    with browser.new_context(viewport={"width": 1280, "height": 800}, accept_downloads=True) as context:
+        page, faults = context.new_page(), list[str]()
+        page.set_default_timeout(60_000)  # the machine may be busy
+        page.on("pageerror", lambda fault: faults.append(str(fault)))
+        page.on("console", lambda said: faults.append(said.text) if "Content Security Policy" in said.text else None)
+        page.goto(served.url)
+        yield page
+        assert not faults

@@ -48,6 +48,7 @@ def test_changes_are_those_of_the_extractor(served: Served, tmp_path: Path) -> N
         told = {"description": "has\n[[X]] has a {{Y}}.", "counterexamples": [BORN[0]]}
         taught = one.teach("owns", ["[[Ann]] owns the {{dog}} ."], **told)
         assert (taught.version, taught.new, taught.n_counterexamples, taught.n_patterns) == (3, ("owns",), 1, 1)
+        assert taught.warnings == (), "sent by the server"
         again = one.teach("owns", ["[[Ann]] owns the {{dog}} ."])
         assert (again.version, len(again.duplicates)) == (3, 1)
         assert one.teach_many({"near": ["[[a]] near {{b}}"]}).version == 4

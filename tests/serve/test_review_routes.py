@@ -52,6 +52,7 @@ def test_judgements_are_counted_become_a_version_and_can_be_undone(served: Serve
     fourth = judge(served, third, holds=None)["pair"]
     state = judge(served, fourth, holds=True, instead="born in")
     assert (state["n_judged"], state["right"]) == (3, [True, False, False])
+    assert state["progress"].startswith("Expected: ")
     assert (state["n_yes"], state["n_no"]) == ({"capital of": 1, "born in": 1}, {"capital of": 1})
     assert state["keys"] == [fourth["key"]]
     undone = served.post("/v1/review/undo", {})

@@ -62,6 +62,17 @@ def test_extraction_keeps_offsets_and_says_which_tagger_ran(served: Served) -> N
     assert "not 'SpaceX'" in served.post("/v1/extract", body, status=422)["message"]
 
 
+@pytest.mark.parametrize("format", ["graphml", "ttl", "cypher", "jsonl"])
+def test_relations_of_texts_as_a_graph(served: Served, format: str) -> None:
+    documents = [{"id": "a", "text": "SpaceX was founded by Elon ."}, {"text": "Elon was born in Pretoria ."}]
+    answer = served.call("POST", f"/v1/graph?format={format}", {"documents": documents, "min_confidence": 0})
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-disposition"] == f'attachment; filename="relations.{format}"'
+    assert all(name in answer.text for name in ("SpaceX", "Elon", "Pretoria", "born in"))
+    assert "too_large" in served.call("POST", "/v1/graph", {"text": "Elon . " * 20_000}).text
+    assert "either" in served.call("POST", "/v1/graph", {}).text
+
+
 def test_health_readiness_metrics_and_page(served: Served) -> None:
     assert served.get("/health")["status"] == "UP"
     assert served.get("/ready") == {"status": "ready", "version": 2}

@@ -1,6 +1,5 @@
 """What the tests of the page type, and how they find its parts."""
 
-import csv
 import re
 from pathlib import Path
 from typing import Any
@@ -41,11 +40,12 @@ def arrow(page: Any, name: str) -> Any:
     return page.get_by_role("button", name=re.compile(name)).and_(page.locator("g.arrow"))
 
 
-def saved(page: Any, button: Any, folder: Path) -> list[list[str]]:
+def saved(page: Any, name: str, folder: Path) -> str:
+    """The text that a button downloads."""
     with page.expect_download() as waiting:
-        button.click()
-    waiting.value.save_as(folder / "saved.csv")
-    return list(csv.reader((folder / "saved.csv").read_text("utf-8").splitlines()))
+        page.get_by_role("button", name=name).click()
+    waiting.value.save_as(folder / waiting.value.suggested_filename)
+    return (folder / waiting.value.suggested_filename).read_text("utf-8")
 
 
 def n_examples(served: Served, relation: str) -> int:

@@ -223,12 +223,3 @@ def test_every_preset_is_valid_and_says_what_it_is(name: str) -> None:
     assert load_settings(preset=name).methods
     assert read_preset(name)["description"].endswith(".")
     assert "dataset" in read_preset(name)
-
-
-def test_a_preset_may_be_like_another() -> None:
-    assert read_preset("fewrel-2-shot") == {
-        **read_preset("fewrel-5-shot"),
-        "description": read_preset("fewrel-2-shot")["description"],
-        "shots": 2,
-        "settings": {**read_preset("fewrel-5-shot")["settings"], "batch_size": 2},
-    }

@@ -1,8 +1,11 @@
 """Entities by capital letters, and the words that never are one."""
 
+from dataclasses import replace
+
 import pytest
 
 from erda.text.names import CapitalisedTagger, NameTagger
+from erda.types import Entity, Span
 
 
 def names(text: str, tagger: CapitalisedTagger | None = None) -> list[str]:
@@ -20,6 +23,7 @@ def names(text: str, tagger: CapitalisedTagger | None = None) -> list[str]:
         ("The crew of Apollo 11 met President Nixon. The President smiled.", ["Apollo 11", "President Nixon"]),
         ("However, AT&T hired Dr. Lee in the U.S. last year.", ["AT&T", "Lee", "U.S."]),
         ("Das Café in Zürich gehört É. Zola.", ["Das Café", "Zürich", "É", "Zola"]),
+        ("DeepMind sold MySQL and the iPhone to VMware at pH 7 and 5 kHz.", ["DeepMind", "MySQL", "iPhone", "VMware"]),
         ("nothing here has a capital letter", []),
         ("I met her; They knew Him. Who? That is It.", []),
     ],
@@ -42,3 +46,15 @@ def test_offsets_lead_back_to_the_text() -> None:
 def test_listed_names_win_over_runs() -> None:
     tagger = CapitalisedTagger(NameTagger({"insulin": "Q7240673", "New York": None, "York City": None}))
     assert names("Ann moved to New York City with insulin.", tagger) == ["Ann", "New York", "insulin"]
+
+
+def test_names_are_added_to_those_of_a_trained_tagger_and_the_longest_stays() -> None:
+    text = "Ann Lee of DeepMind left the bank of Oslo ."
+    (plain,) = CapitalisedTagger()(text)
+    found = [Entity("Lee", Span(1, 2), type="PERSON"), Entity("bank of Oslo", Span(6, 9), type="ORG")]
+    (both,) = [CapitalisedTagger().added(text, replace(plain, entities=tuple(found)))]
+    assert [(one.name, one.type) for one in both.entities] == [
+        ("Ann Lee", "PERSON"),
+        ("DeepMind", None),
+        ("bank of Oslo", "ORG"),
+    ]

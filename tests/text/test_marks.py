@@ -2,7 +2,6 @@
 
 import re
 from itertools import pairwise, permutations
-from pathlib import Path
 
 import pytest
 from hypothesis import assume, given
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 from erda.errors import DataError
 from erda.text.keys import ordered_pairs
 from erda.text.marks import Mark, example_from_marks, example_from_text, example_to_marks
-from erda.text.names import NameTagger, read_names
 from erda.text.sentences import tokens_of
 from erda.types import Entity, Span
 
@@ -99,18 +97,6 @@ def test_marked_text_is_read_back(text: str, data: st.DataObject) -> None:
     assert again.tokens == example.tokens
     assert (again.head.span, again.tail.span) == (example.head.span, example.tail.span)
     assert example_to_marks(again) == example_to_marks(example)
-
-
-def test_names_by_longest_match(tmp_path: Path) -> None:
-    tag = NameTagger({"A": None, "A B": "q:1", "B C": None})
-    (sentence,) = tag("A B C A")
-    assert sentence.tokens == ("A", "B", "C", "A")
-    assert sentence.entities == (Entity("A B", Span(0, 2), "q:1"), Entity("A", Span(3, 4)))
-    assert [len(one.entities) for one in tag("A left. B came. A B C.")] == [1, 0, 1]
-    (tmp_path / "names.txt").write_text("York\nNew  York\tQ60\n\n")
-    assert read_names(tmp_path / "names.txt") == {"York": None, "New York": "Q60"}
-    with pytest.raises(DataError, match="the name ' ' has no word"):
-        NameTagger({" ": None})
 
 
 @given(st.lists(st.integers(0, 12), min_size=2, max_size=12), st.integers(0, 9))

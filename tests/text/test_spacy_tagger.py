@@ -1,27 +1,30 @@
 """Entities by a spaCy pipeline: types, sentences, and what cannot be loaded."""
 
 from pathlib import Path
+from threading import Lock
 from types import SimpleNamespace
 
 import pytest
 
 from erda.errors import ErdaError, ModelError, SettingsError
-from erda.text.spacy_tagger import pipeline_tagger, spacy_tagger
+from erda.text.spacy_tagger import batch_tagger, spacy_tagger
 
 
 def document(text: str, *labelled: tuple[str, str]) -> SimpleNamespace:
     """A stand-in with spaCy's attributes, without sentence boundaries."""
+    starts = [(text.index(name), name, label) for name, label in labelled]
     ents = [
-        SimpleNamespace(start_char=text.index(name), end_char=text.index(name) + len(name), text=name, label_=label)
-        for name, label in labelled
+        SimpleNamespace(start_char=start, end_char=start + len(name), text=name, label_=label, kb_id_="")
+        for start, name, label in starts
     ]
-    return SimpleNamespace(ents=ents, has_annotation=lambda name: False)
+    return SimpleNamespace(text=text, ents=ents, has_annotation=lambda name: False)
 
 
 def test_types_are_kept_numbers_are_not_and_sentences_are_ours() -> None:
-    text = "Anna met 3 people in New York. Bob slept."
-    made = document(text, ("Anna", "PERSON"), ("3", "CARDINAL"), ("New York", "GPE"), ("Bob", ""))
-    first, second = pipeline_tagger(lambda _: made)(text)
+    text = "Anna met 3 people in the New York. Bob slept."
+    made = document(text, ("Anna", "PERSON"), ("3", "CARDINAL"), ("the New York", "GPE"), ("Bob", ""))
+    tag = batch_tagger(SimpleNamespace(pipe=lambda texts, **_: [made for _ in texts]), Lock())
+    ((first, second),) = tag([text])
     assert [(one.name, one.type) for one in first.entities] == [("Anna", "PERSON"), ("New York", "GPE")]
     assert [(one.name, one.type) for one in second.entities] == [("Bob", None)]
     assert text[slice(*first.characters(first.entities[1].span))] == "New York"

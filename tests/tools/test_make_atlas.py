@@ -11,7 +11,7 @@ from erda.data.catalogue import embedded_file, load_dataset
 from erda.data.dataset import Dataset
 from erda.data.formats.jsonl_examples import read_jsonl
 from erda.types import Example
-from make_atlas import checksum, deal_facts, write_atlas
+from make_atlas import checksum, write_atlas
 
 
 @pytest.fixture(scope="module")
@@ -36,31 +36,6 @@ def test_the_packaged_files_are_what_the_generator_makes(tmp_path: Path, dataset
         unpack = gzip.decompress if path.suffix == ".gz" else bytes
         assert unpack(path.read_bytes()) == unpack(embedded_file(path.name).read_bytes()), path.name
     assert dataset.checksum == checksum()
-
-
-def test_shape_of_the_content() -> None:
-    content = read_content()
-    assert len(content.relations) == 48
-    for part in content.relations:
-        assert part.relation is not None
-        assert [len(part.patterns[purpose]) for purpose in PURPOSES] == [7, 2, 4, 3], part.relation.id
-        assert part.relation.description.count(".") == 1
-        listed = [pattern for purpose in PURPOSES for pattern in part.patterns[purpose]]
-        head_first = sum(pattern.parts.index("head") < pattern.parts.index("tail") for pattern in listed)
-        assert 3 <= head_first <= len(listed) - 3, part.relation.id
-    parts = (*content.relations, *content.unrelated)
-    patterns = [pattern for part in parts for listed in part.patterns.values() for pattern in listed]
-    assert len({pattern.text for pattern in patterns}) == len(patterns)
-    assert all(pattern.parts.count(role) == 1 for pattern in patterns for role in ("head", "tail"))
-
-
-def test_every_fact_is_dealt_once() -> None:
-    owners: dict[frozenset[str], str] = {}
-    for key, by_purpose in deal_facts().items():
-        for purpose, facts in by_purpose.items():
-            for fact in facts:
-                assert owners.setdefault(frozenset(fact), f"{key} {purpose}") == f"{key} {purpose}"
-            assert facts, (key, purpose)
 
 
 def test_pools_are_disjoint_and_their_spans_are_right(dataset: Dataset, corpus: tuple[Example, ...]) -> None:

@@ -108,7 +108,7 @@ QUESTIONS = (
     Question("word vectors of a method", METHOD, ("vectors.txt",), ask_saved, 2),
     Question("records, reported", ("run", *INPUT), ("run/*/*/*.*",), REPORT, 10),
     Question("records, run again", ("run", *INPUT), ("run/*/*/*.*",), toys.RUN, 6, ends=("run",)),
-    Question("corpus, counted", CORPUS, STORE, ["corpus", "stats", "corpus"], 14),
+    Question("corpus, counted", CORPUS, STORE, ["corpus", "build", "--out", "corpus"], 14),
     Question("corpus, augmented", CORPUS, (*STORE, *VECTORS), toys.AUGMENT, 10, ends=EXTRA),
     Question("corpus, built again", CORPUS, STORE, toys.BUILD, 6, ends=("corpus",)),
     Question("corpus, indexed again", CORPUS, (*STORE, *VECTORS), toys.INDEX, 6, ends=("corpus",)),

@@ -97,7 +97,7 @@ def entity(here: Path, name: str) -> Iterator[Call]:
         row["tokens"][3] = name
     toys.write_lines(here / "rows.jsonl", rows)
     yield ["corpus", "build", "rows.jsonl", "--out", "corpus"]
-    yield ["corpus", "stats", "corpus"]
+    yield ["corpus", "build", "--out", "corpus"]
 
 
 def title(here: Path, name: str) -> Iterator[Call]:
@@ -106,7 +106,7 @@ def title(here: Path, name: str) -> Iterator[Call]:
     page = f"<title>{text}</title><ns>0</ns><id>1</id><revision><text>[[{text}]] met [[Bob]] .</text></revision>"
     (here / "dump.xml").write_text(toys.dump(f"<page>{page}</page>"), errors="replace")
     yield ["corpus", "build", "dump.xml", "--out", "pages"]
-    yield ["corpus", "stats", "pages"]
+    yield ["corpus", "build", "--out", "pages"]
 
 
 def file_name(here: Path, name: str) -> Iterator[Call]:
@@ -126,7 +126,7 @@ def file_name(here: Path, name: str) -> Iterator[Call]:
 def folder_name(here: Path, name: str) -> Iterator[Call]:
     """The name of a folder to write to, and to read from."""
     yield ["corpus", "build", "rows.jsonl", f"--out={name}"]
-    yield ["corpus", "stats", name]
+    yield ["corpus", "build", "--out", name]
     yield [*toys.RUN[:-2], f"--out={name}/run"]
     yield ["report", f"{name}/run", "--no-figures"]
 

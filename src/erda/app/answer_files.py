@@ -1,11 +1,12 @@
 """Answer a file of sentences or texts, batch by batch, and write the answers: memory stays constant.
 
-JSONL has all fields; CSV and Parquet have fixed columns, then those of the input. A pair with several relations is one
-line of JSONL and one row of a table per relation. The fields of an input row are an object `input` in JSONL and columns
-`input_NAME` in tables, where a value other than text is written as JSON.
+JSONL has all fields; CSV and Parquet have fixed columns, then those of the input; graphs are those of `erda.graph`. A
+pair with several relations is one line of JSONL and one row of a table per relation. The fields of an input row are an
+object `input` in JSONL and columns `input_NAME` in tables, where a value other than text is written as JSON.
 
-The rows are collected in an unnamed file, and OUT is written at the end, in one step. Ctrl-C writes the rows so far; a
-kill leaves nothing, or one temporary file that the next start removes.
+The rows are collected in an unnamed file, and OUT is written at the end, in one step. Ctrl-C writes the rows so far to
+NAME.partial.csv beside OUT, which stays as it is; a kill leaves nothing, or one temporary file that the next start
+removes.
 """
 
 from __future__ import annotations
@@ -20,17 +21,18 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from erda.answers import Pairs
+from erda.answers import Pairs, by_relation
 from erda.app.entities import MOST_PAIRS, PairQuestions
 from erda.app.inputs import MOST_CHARACTERS, example_of
 from erda.app.texts import TextLine, Unread, in_place, read_texts
 from erda.app.version import TOP, Version
 from erda.data.formats.annotation_tools import brat_files
-from erda.data.formats.csv_examples import CSV_END, csv_line
+from erda.data.formats.csv_examples import CSV_END, MOST_ROWS, csv_line, without_formula
 from erda.data.formats.row_collector import Rejected, RowReader, SourceRow
 from erda.data.own_data import own_format, row_reader
-from erda.errors import DataError, SettingsError, WriteError, counted
-from erda.files import cannot_write, check_output, refuse_existing, whole_file, write_lines
+from erda.errors import DataError, SettingsError, WriteError, counted, require
+from erda.files import cannot_write, check_output, refuse_existing, whole_file, write_bytes, write_lines
+from erda.graph import FORMATS, Aliases, graph_file
 from erda.text.names import NameTagger
 from erda.text.reading import Faults, opened
 from erda.types import Example
@@ -77,7 +79,7 @@ class AnswerCounts:
     n_rows: int = 0
     n_entities: int = 0
     taggers: set[str] = field(default_factory=set)
-    is_stopped: bool = False  # by Ctrl-C
+    partial: Path | None = None  # holds the rows so far, after Ctrl-C
 
     def add(self, batch: AnswerBatch, rows: Iterable[PlainRow]) -> None:
         """Count a batch, as the `rows` of the output."""
@@ -105,14 +107,15 @@ def write_answers(
     *,
     inputs: Iterable[Path | int] = (),
     overwrite: bool = False,
+    aliases: Aliases | None = None,
     tick: Callable[[int], object] = lambda line: None,
 ) -> AnswerCounts:
-    """Write every row to `out` as JSONL, CSV or Parquet, depending on its ending. `tick` receives the current line.
+    """Write every row to `out` as its ending says (`WRITERS`). `tick` receives the current line.
 
-    `inputs` are further files that were read; none of them can be `out`. An existing `out` needs `overwrite`. Ctrl-C
-    ends the answers: the rows so far are written.
+    `inputs` are further files that were read; none of them can be `out`. An existing `out` needs `overwrite`. `aliases`
+    are those of a graph. Ctrl-C ends the answers: the rows so far are written to a file beside `out`.
     """
-    write, is_table = writer_for(out), not out.name.endswith((".jsonl", ".jsonl.gz"))
+    (ending, write), is_table = writer_for(out, aliases), not out.name.endswith((".jsonl", ".jsonl.gz"))
     check_output(out, *questions.inputs, *inputs, overwrite=overwrite)
     counts, columns = AnswerCounts(Faults(questions.path)), dict.fromkeys(questions.columns)
     try:
@@ -126,11 +129,11 @@ def write_answers(
                     columns |= {f"{INPUT}_{name}": None for row in rows for name in row.get(INPUT, ())}
                     tick(batch.line)
             except KeyboardInterrupt:  # it can cut the last rows short
-                counts.is_stopped = True
-            if counts.n_rows or not counts.is_stopped:
-                refuse_existing(out, overwrite=overwrite)  # another command may have written it meanwhile
+                counts.partial = out.with_name(f"{out.name.removesuffix(ending)}.partial{ending}")
+            if counts.n_rows or not counts.partial:
+                refuse_existing(out, overwrite=overwrite or bool(counts.partial))  # another command may have written it
                 file.seek(0)
-                write(out, map(json.loads, islice(file, counts.n_rows)), tuple(columns))
+                write(counts.partial or out, map(json.loads, islice(file, counts.n_rows)), tuple(columns))
     except OSError as error:
         raise WriteError(cannot_write(out, error)) from error
     return counts
@@ -139,26 +142,20 @@ def write_answers(
 # -- output ------------------------------------------------------------------------------------------------------------
 
 
-def writer_for(out: Path) -> Writer:
-    """Select the writer by the ending of the file name."""
+def writer_for(out: Path, aliases: Aliases | None = None) -> tuple[str, Writer]:
+    """Select the writer by the ending of the file name; return both. `aliases` are those of a graph."""
+    if (format := out.suffix[1:]) in FORMATS:
+        require("networkx", "rdflib")
+        return out.suffix, lambda out, rows, columns: write_bytes(out, graph_file(rows, format, aliases))
+    if aliases:
+        raise SettingsError(f"--aliases: only a graph has them; {out} must end in .{', .'.join(FORMATS)}.")
     for ending, writer in WRITERS.items():
         if out.name.endswith(ending):
-            if writer is _write_parquet and find_spec("pyarrow") is None:
-                raise SettingsError(
-                    f"--out {out}: Parquet needs pyarrow: pip install pyarrow. Or write .csv or .jsonl."
-                )
-            return writer
-    raise SettingsError(f"--out {out}: expected a name that ends in {', '.join(WRITERS)}.")
-
-
-def by_relation(row: PlainRow) -> Iterator[PlainRow]:
-    """Yield a row for each relation that holds, with its confidence; the row itself if there are not several."""
-    if "relations" not in row:
-        yield row
-        return
-    confidences = {one["relation"]: one["confidence"] for one in row["ranked"]}
-    for relation in row["relations"]:
-        yield row | {"relation": relation, "confidence": confidences[relation]}
+            needed = {".parquet": "pyarrow", ".xlsx": "openpyxl"}.get(ending)
+            if needed and find_spec(needed) is None:
+                raise SettingsError(f"--out {out}: needs {needed}: pip install {needed}. Or write .csv or .jsonl.")
+            return ending, writer
+    raise SettingsError(f"--out {out}: expected a name that ends in {', '.join(WRITERS)}, .{', .'.join(FORMATS)}.")
 
 
 def _write_jsonl(out: Path, rows: Iterable[PlainRow], columns: Sequence[str]) -> None:
@@ -191,12 +188,29 @@ def _write_parquet(out: Path, rows: Iterable[PlainRow], columns: Sequence[str]) 
             file.write_table(pa.Table.from_pylist(group, schema=schema))
 
 
+def _write_excel(out: Path, rows: Iterable[PlainRow], columns: Sequence[str]) -> None:
+    from openpyxl import Workbook
+    from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
+
+    book = Workbook(write_only=True)  # streams to disk
+    sheet = book.create_sheet("answers")
+    for number, row in enumerate(chain([dict(zip(columns, columns, strict=True))], map(_flat, rows)), 1):
+        if number > MOST_ROWS:
+            raise DataError(f"{out}: a sheet holds at most {MOST_ROWS:,} rows; write .csv or .parquet.")
+        cells = (row.get(name) for name in columns)
+        plain = (without_formula(ILLEGAL_CHARACTERS_RE.sub(" ", one)) if isinstance(one, str) else one for one in cells)
+        sheet.append(list(plain))
+    with whole_file(out) as temporary:
+        book.save(temporary)
+
+
 WRITERS: dict[str, Writer] = {
     ".jsonl": _write_jsonl,
     ".jsonl.gz": _write_jsonl,
     ".csv": _write_csv,
     ".csv.gz": _write_csv,
     ".parquet": _write_parquet,
+    ".xlsx": _write_excel,
 }
 
 

@@ -12,7 +12,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import count
 from math import log, sqrt
 from pathlib import Path
 from typing import Any, cast
@@ -21,8 +20,8 @@ import numpy as np
 
 from erda.answers import Progress, Suggestion
 from erda.app.entities import NO_ENTITY, PairQuestions
+from erda.app.judged import pair_key
 from erda.app.review_journal import shown_keys, vectors_path
-from erda.app.state import pair_key, taught_keys
 from erda.app.texts import TextRow, text_rows
 from erda.app.version import Version
 from erda.encoders.contract import Encoder
@@ -33,13 +32,14 @@ from erda.files import (
     user_path,
     write_arrays,
 )
+from erda.text.language import NOT_ENGLISH
 from erda.types import Example
 
 TAGGED_AT_ONCE = 2_000  # texts whose entities are found before the first pair is shown: ten to twenty seconds
 AT_ONCE = 3_000  # pairs that are embedded before the first is shown: half a minute on one core
 BATCH = 256  # texts or pairs between two calls of `progress`
 LEAST_CONFIDENCE = 0.05  # of a pair that is worth showing
-LIKELY, UNCERTAIN = 4, 1  # of five candidates, the number of the most likely and of the least certain ones
+LIKELY = 4  # of five candidates, the number of the most likely ones; the fifth is the least certain one
 MOST_ASKED = 50  # taught examples whose neighbours are searched in a corpus
 WIDER = 10  # times as many candidates of a corpus as suggestions
 _WORD = re.compile(r"\w+")
@@ -53,6 +53,7 @@ class Candidate:
     relation: str
     confidence: float
     key: str
+    is_answer: bool = False  # the confidence is above the threshold
 
 
 class VectorFile:
@@ -109,11 +110,14 @@ class CandidatePool:
         vectors: Path | None = None,
         progress: Progress | None = None,
     ) -> None:
-        self._file, self._encoder = VectorFile(vectors), dict[int, Encoder]()
+        self._file = VectorFile(vectors)
+        self._over: tuple[Version, Version] | None = None  # a version, and the same with kept vectors
         self._untagged, self._pronouns = list(texts), pronouns
         self.n_texts, self.n_entities, self.hint = len(self._untagged), 0, ""
         self._seen = set[tuple[str, ...]]()  # sentences that were tagged
         self._waiting, self._embedded = list[PairQuestions](), list[PairQuestions]()
+        self.keys = set[str]()  # of the embedded pairs
+        self.n_unlikely = 0.0  # expected number of facts among pairs that are too unlikely to show
         self._tag_more(version, None, progress)
 
     @property
@@ -151,7 +155,8 @@ class CandidatePool:
                         self._seen.add(sentence.examples[0].tokens)
                         self._waiting.append(sentence)
                 self.n_entities += questions.n_entities
-                self.hint = questions.hint.removeprefix(NO_ENTITY).strip()  # how to get a better tagger
+                hint = questions.hint.removeprefix(NO_ENTITY).removesuffix(NOT_ENGLISH)
+                self.hint = hint.strip()  # how to get a better tagger
             if progress and len(rows) > BATCH:
                 progress(min(start + BATCH, len(rows)), len(rows))
 
@@ -165,32 +170,35 @@ class CandidatePool:
 
     def _embed_more(self, version: Version, relation: str | None, progress: Progress | None) -> None:
         words = [{token.lower() for token in one.examples[0].tokens} for one in self._waiting]
-        self._waiting = [self._waiting[place] for place in _order(words, _taught(version, relation))]
-        n_pairs, n_sentences = 0, 0
-        while n_pairs < AT_ONCE and n_sentences < len(self._waiting):
-            n_pairs += len(self._waiting[n_sentences].examples)
-            n_sentences += 1
-        new, self._waiting = self._waiting[:n_sentences], self._waiting[n_sentences:]
-        self._embedded += new
-        examples, method = [one for sentence in new for one in sentence.examples], self._remembering(version).method
+        ordered = [self._waiting[place] for place in _order(words, _taught(version, relation))]
+        new = [[one for one in sentence.examples if pair_key(one) not in self._file.vectors] for sentence in ordered]
+        n_known = self.n_pairs - sum(map(len, new))
+        n_left, self._waiting, chosen = max(AT_ONCE - n_known, AT_ONCE // 10, 1), [], list[Example]()
+        for sentence, examples in zip(ordered, new, strict=True):  # sentences whose vectors are kept cost nothing
+            is_chosen = not examples or len(chosen) < n_left
+            (self._embedded if is_chosen else self._waiting).append(sentence)
+            chosen += examples if is_chosen else ()
+            self.keys.update(map(pair_key, sentence.examples) if is_chosen else ())
+        method = self._remembering(version).method
         if not method.trains:
-            for start in range(0, len(examples), BATCH):
-                method.encoder.embed(examples[start : start + BATCH])
+            for start in range(0, len(chosen), BATCH):
+                method.encoder.embed(chosen[start : start + BATCH])
                 if progress:
-                    progress(min(start + BATCH, len(examples)), len(examples))
+                    progress(min(start + BATCH, len(chosen)), len(chosen))
             self._file.write()
 
     def _remembering(self, version: Version) -> Version:
         """The version over an encoder that keeps vectors; a trained encoder changes, so its vectors are not kept."""
-        method = version.method
-        if method.trains:
+        if version.method.trains:
             return version
-        kept = self._encoder.setdefault(id(method.encoder), cast("Encoder", _Remembering(method.encoder, self._file)))
-        return version.over(kept)
+        if self._over is None or self._over[0] is not version:
+            encoder = _Remembering(version.method.encoder, self._file)
+            self._over = version, version.over(cast("Encoder", encoder))
+        return self._over[1]
 
     def _candidates(self, version: Version, relation: str | None, without: Collection[str]) -> list[Candidate]:
-        holds = {pair_key(lesson.example) for known in version.state.known for lesson in known.lessons}
-        judged = taught_keys(version.state).union(without)
+        holds = {key for key, said in version.judged.items() if any(said.values())}
+        judged = version.judged.keys() | without
         n_relations = len(version.relations)
         best: dict[object, Candidate] = {}
         extractions = self._remembering(version).answer_texts(self._embedded, top=n_relations if relation else 1)
@@ -199,12 +207,43 @@ class CandidatePool:
                 chosen = next(one for one in answer.ranked if relation in (None, one.relation))
                 key, example = pair_key(answer.example), answer.example
                 reverse = replace(example, head=example.tail, tail=example.head)
-                if chosen.confidence < LEAST_CONFIDENCE or key in judged or pair_key(reverse) in holds:
+                if key in judged or pair_key(reverse) in holds:
                     continue
                 pair = sentence, frozenset((answer.head_name, answer.tail_name))
                 if pair not in best or best[pair].confidence < chosen.confidence:
-                    best[pair] = Candidate(replace(example, relation=None), chosen.relation, chosen.confidence, key)
-        return list(best.values())
+                    is_answer = chosen.relation in answer.relations
+                    example = replace(example, relation=None)
+                    best[pair] = Candidate(example, chosen.relation, chosen.confidence, key, is_answer)
+        likely = [one for one in best.values() if one.confidence >= LEAST_CONFIDENCE]
+        self.n_unlikely = sum(one.confidence for one in best.values()) - sum(one.confidence for one in likely)
+        return likely
+
+    def expected(self, right: Set[str], left: Sequence[Candidate], n_more: int) -> tuple[str, bool]:
+        """Say what to expect of the answers about these texts, by the confidences of the pairs left.
+
+        `right` are keys of confirmed pairs. The bool says whether `n_more` judgements would change neither share by
+        a point.
+        """
+        about = len(right & self.keys), left, self.n_unlikely
+        (precision, found), later = _shares(*about, 0), _shares(*about, n_more)
+        if not found:
+            return "", False
+        gains = [100 * (after - before) for after, before in zip(later, (precision, found), strict=True)]
+        is_enough = max(gains) < 1
+        more = "would change neither by a point" if is_enough else f"add {gains[0]:.0f} and {gains[1]:.0f} points"
+        shares = f"{100 * precision:.0f} % of the answers right, {100 * found:.0f} % of the facts found"
+        return f"Expected: {shares}; {n_more} more judgements {more}.", is_enough
+
+
+def _shares(n_right: int, left: Sequence[Candidate], n_unlikely: float, n_judged: int) -> list[float]:
+    """Expected shares of right answers and of facts found, after the first `n_judged` pairs left were judged.
+
+    A judged pair is an answer if its relation holds; `n_right` pairs were confirmed before.
+    """
+    sure = n_right + sum(one.confidence for one in left[:n_judged])
+    answers = [one.confidence for one in left[n_judged:] if one.is_answer]
+    facts = n_right + sum(one.confidence for one in left) + n_unlikely
+    return [(sure + sum(answers)) / max(n, 1e-9) for n in (sure + len(answers), facts)]
 
 
 def _by_sentence(questions: PairQuestions) -> Iterator[PairQuestions]:
@@ -223,29 +262,17 @@ def most_useful_first(found: Sequence[Candidate]) -> list[Candidate]:
     by_relation: dict[str, list[Candidate]] = defaultdict(list)
     for one in found:
         by_relation[one.relation].append(one)
-    turns = []
+    turns, of_five = list[tuple[int, Candidate]](), LIKELY + 1
     for own in by_relation.values():
-        likely = sorted(own, key=lambda one: -one.confidence)
-        uncertain = sorted(own, key=lambda one: abs(one.confidence - 0.5))
-        turns += list(zip(count(), _in_turn(likely, uncertain), strict=False))
-    turns.sort(key=lambda turn: turn[0])
+        own.sort(key=lambda one: -one.confidence)
+        uncertain = {one.key: n for n, one in enumerate(sorted(own, key=lambda one: abs(one.confidence - 0.5)))}
+        places = [min(of_five * n / LIKELY, of_five * uncertain[one.key] + LIKELY) for n, one in enumerate(own)]
+        turns += enumerate(own[n] for n in np.argsort(places, kind="stable"))
     n_before, ordered = Counter[tuple[str, ...]](), list[tuple[int, Candidate]]()
-    for _, one in turns:
+    for _, one in sorted(turns, key=lambda turn: turn[0]):
         ordered.append((n_before[one.example.tokens], one))
         n_before[one.example.tokens] += 1
     return [one for _, one in sorted(ordered, key=lambda pair: pair[0])]
-
-
-def _in_turn(likely: Sequence[Candidate], uncertain: Sequence[Candidate]) -> list[Candidate]:
-    chosen: dict[str, Candidate] = {}
-    sources = iter(likely), iter(uncertain)
-    while len(chosen) < len(likely):
-        for source, n in zip(sources, (LIKELY, UNCERTAIN), strict=True):
-            for _ in range(n):
-                new = next((one for one in source if one.key not in chosen), None)
-                if new is not None:
-                    chosen[new.key] = new
-    return list(chosen.values())
 
 
 def _order(words_of: Sequence[Set[str]], taught: Sequence[Example]) -> list[int]:
@@ -288,7 +315,7 @@ def suggest(
         return _suggest_from_corpus(version, relation, given, n)
     name, path = version.known(relation).id, vectors_path(store, version.state.stamp.setup.encoder)
     pool = CandidatePool(version, text_rows(given), pronouns=pronouns, vectors=path, progress=progress)
-    found = pool.ranked(version, name, without=shown_keys(store, taught_keys(version.state)), progress=progress)
+    found = pool.ranked(version, name, without=shown_keys(store, version.judged.keys()), progress=progress)
     return [Suggestion(one.example, one.confidence) for one in found[:n]]
 
 
@@ -318,4 +345,5 @@ def _suggest_from_corpus(version: Version, relation: str, corpus: Path, n: int) 
         Suggestion(extra, next(one.confidence for one in answer.ranked if one.relation == known.id), score)
         for (extra, score), answer in zip(extras.items(), answers, strict=True)
     ]
+    suggestions = [one for one in suggestions if one.confidence >= LEAST_CONFIDENCE]
     return sorted(suggestions, key=lambda one: (abs(one.confidence - 0.5), -(one.similarity or 0)))[:n]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
@@ -14,24 +15,16 @@ from threading import Lock
 from erda.answers import Answer, Extraction, TextPlace
 from erda.app.inputs import check_text
 from erda.data.entity_model import GET, PIPELINE, model_folder
-from erda.errors import DataError
+from erda.errors import DataError, SettingsError, unknown_name
 from erda.text.keys import TaggedSentence
 from erda.text.marks import Mark
 from erda.text.names import CapitalisedTagger, NameTagger
 from erda.text.sentences import split_sentences, tokens_of, words_at
-from erda.text.spacy_tagger import (
-    BatchTagger,
-    Tagger,
-    TokenTagger,
-    batch_tagger,
-    load_pipeline,
-    pipeline_tagger,
-    token_tagger,
-)
+from erda.text.spacy_tagger import BatchTagger, TokenTagger, batch_tagger, load_pipeline, token_tagger
 from erda.types import Entity, Example, Span
 
-Entities = Iterable[str | Mark] | Mapping[str, str | None] | NameTagger | None
 GIVEN, NAMES = "given", "names"  # the tagger's name where the user marked every mention, or named the entities
+TAGGERS, AND_CAPITALS = ("both", "trained", "capitals"), "+capitalised"
 INSTALL = "pip install 'erda[entities]'"
 NO_ENTITY = "No entity was found in the text."
 MOST_PAIRS = 10_000  # of a text
@@ -46,8 +39,13 @@ class Tagged:
     hint: str = ""
 
 
+Entities = Iterable[str | Mark] | Mapping[str, str | None] | NameTagger | Tagged | None
+
+
 def tagged_sentences(text: str, entities: Entities = None, *, taught: NameTagger | None) -> Tagged:
     """Split a text into sentences with the given entities (a `NameTagger` serves many texts), or find them."""
+    if isinstance(entities, Tagged):
+        return entities
     if not isinstance(text, str):
         raise DataError(f"expected a text, got {text!r:.80}; pass one text at a time.")
     if not text.strip():
@@ -56,7 +54,7 @@ def tagged_sentences(text: str, entities: Entities = None, *, taught: NameTagger
     if isinstance(entities, str):
         raise DataError("entities: expected a list of names or marks, got a single text; put it in a list.")
     if entities is None:
-        return find_tagger()(text, taught)
+        return next(find_tagger().many([text], taught))
     if isinstance(entities, NameTagger):
         return Tagged(tuple(entities(text)), NAMES)
     given = list(entities)
@@ -78,33 +76,39 @@ class Finder:
     hint: str = ""
     pipeline: str | Path | None = None  # an installed one by its name, the fetched one by its folder
 
-    def __call__(self, text: str, taught: NameTagger | None) -> Tagged:
-        """Tag a text; the names of `taught` examples count where no pipeline runs."""
-        tag = _spacy_taggers(self.pipeline)[0] if self.pipeline else CapitalisedTagger(taught)
-        return Tagged(tuple(tag(text)), self.name, self.hint)
-
     def many(self, texts: Sequence[str], taught: NameTagger | None) -> Iterator[Tagged]:
-        """Tag several texts; a pipeline takes half the time of one text after another."""
-        if not self.pipeline:
-            return (self(text, taught) for text in texts)
-        each = _spacy_taggers(self.pipeline)[2](texts)
+        """Tag texts; a pipeline takes half the time of one text after another. The names of `taught` examples count."""
+        capitals = CapitalisedTagger(taught)
+        each: Iterable[Iterable[TaggedSentence]] = map(capitals, texts)
+        if self.pipeline:
+            each = _spacy_taggers(self.pipeline)[1](texts)
+        if self.name.endswith(AND_CAPITALS):
+            pairs = zip(texts, each, strict=True)
+            each = ([capitals.added(text, one) for one in own] for text, own in pairs)
         return (Tagged(tuple(sentences), self.name, self.hint) for sentences in each)
 
     @property
     def of_tokens(self) -> TokenTagger | None:
         """The tagger that adds types to taught examples; None where no pipeline runs."""
-        return _spacy_taggers(self.pipeline)[1] if self.pipeline else None
+        return _spacy_taggers(self.pipeline)[0] if self.pipeline else None
 
 
 def find_tagger() -> Finder:
-    """The best installed tagger: the fetched pipeline, an installed pipeline of spaCy, capital letters."""
+    """The tagger that $ERDA_TAGGER names: `trained` (a spaCy pipeline), `capitals`, or `both`, the default."""
+    asked = os.environ.get("ERDA_TAGGER") or "both"
+    if asked not in TAGGERS:
+        raise SettingsError(unknown_name("tagger", asked, TAGGERS))
+    if asked == "capitals":
+        return Finder("capitalised")
     folder, has_spacy = model_folder(), find_spec("spacy") is not None
-    if folder and has_spacy:
-        return Finder(f"spacy:{PIPELINE}", pipeline=folder)
-    if installed := installed_pipeline():
-        return Finder(f"spacy:{installed}", pipeline=installed)
-    missing = [*([] if has_spacy else [INSTALL]), *([] if folder else [GET])]
-    return Finder("capitalised", f"Entities were guessed by capital letters. A trained tagger: {'; '.join(missing)}")
+    pipeline = folder if has_spacy and folder else installed_pipeline()
+    if pipeline:
+        name = f"spacy:{PIPELINE if isinstance(pipeline, Path) else pipeline}"
+        return Finder(name + AND_CAPITALS if asked == "both" else name, pipeline=pipeline)
+    missing = "; ".join([*([] if has_spacy else [INSTALL]), *([] if folder else [GET])])
+    if asked == "trained":
+        raise SettingsError(f"$ERDA_TAGGER is 'trained', but no trained tagger is installed. Run: {missing}")
+    return Finder("capitalised", f"Entities were guessed by capital letters. A trained tagger: {missing}")
 
 
 def installed_pipeline() -> str | None:
@@ -119,10 +123,10 @@ def _listed_pipelines() -> frozenset[str]:
 
 
 @lru_cache(maxsize=2)
-def _spacy_taggers(pipeline: str | Path) -> tuple[Tagger, TokenTagger, BatchTagger]:
-    """The taggers of a text, of tokens and of many texts, which share a loaded pipeline and its lock."""
+def _spacy_taggers(pipeline: str | Path) -> tuple[TokenTagger, BatchTagger]:
+    """The taggers of tokens and of texts, which share a loaded pipeline and its lock."""
     loaded, lock = load_pipeline(pipeline), Lock()  # spaCy does not guarantee thread safety
-    return pipeline_tagger(loaded, lock), token_tagger(loaded, lock), batch_tagger(loaded, lock)
+    return token_tagger(loaded, lock), batch_tagger(loaded, lock)
 
 
 def _marked(text: str, marks: Sequence[Mark]) -> Iterator[TaggedSentence]:

@@ -18,7 +18,8 @@ import numpy as np
 
 from erda.answers import Evaluation, Progress, RelationScore, TripleEvaluation, Tuned, TunedRelation
 from erda.app.inputs import ExampleInput, find_relation, labelled_rows_of, names_of
-from erda.app.state import Thresholds, pair_key, taught_keys
+from erda.app.judged import pair_key
+from erda.app.state import Thresholds
 from erda.app.texts import AnnotatedText, is_annotated, read_annotated
 from erda.app.version import Version
 from erda.data.formats.row_collector import Reading
@@ -77,7 +78,7 @@ def evaluate(
     given = [answer.relation for answer in answers]
     first = [answer.ranked[0].relation for answer in answers]
     pairs = Counter(zip(truth, given, strict=True))
-    asked, answered, lessons = Counter(truth), Counter(given), taught_keys(version.state)
+    asked, answered, lessons = Counter(truth), Counter(given), version.judged
     known = [one == right for one, right in zip(first, truth, strict=True) if right is not None]
     return Evaluation(
         len(answers),
@@ -149,7 +150,7 @@ def labelled_cells(
 
 
 def _row_cells(version: Version, rows: Sequence[tuple[Example, bool]], progress: Progress | None) -> Cells:
-    known, taught = version.relations, taught_keys(version.state)
+    known, taught = version.relations, version.judged
     seen = {pair_in_sentence(one) for one, _ in rows if pair_key(one) in taught}
     ids = {name: find_relation(name, known) for name in {one.relation for one, _ in rows} if name}
     questions: dict[object, Example] = {}

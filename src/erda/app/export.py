@@ -38,45 +38,13 @@ RELATIONS, SCORES = "relations.json", "scores.npz"
 # self-contained modules of erda; an export contains copies of them in its own package
 MODULES = (
     *("errors", "types", "text.sentences", "text.marks", "encoders.tokens", "methods.expected"),
-    *("methods.open_head", "app.calibration", "app.standalone"),
+    *("methods.open_head", "app.judged", "app.calibration", "app.standalone"),
 )
 PACKAGE = "erda_export"
 FILES = (
     *("model.onnx", "tokenizer.json", "encoder.json", RELATIONS, SCORES, "predict.py", "README.md"),
     *(f"{PACKAGE}/{name}.py" for name in ("__init__", *(one.replace(".", "_") for one in MODULES))),
 )
-LAUNCHER = """\
-import sys
-
-try:
-    from erda_export.app_standalone import Predictor, run  # noqa: F401
-except ModuleNotFoundError as fault:
-    if __name__ != "__main__":
-        raise
-    print(f"predict.py: no module {fault.name}. Keep the exported folder together, and run:", file=sys.stderr, end=" ")
-    print("pip install onnxruntime tokenizers numpy", file=sys.stderr)
-    sys.exit(2)
-
-if __name__ == "__main__":
-    sys.exit(run())
-"""
-README = """\
-# {n} relations, exported by erda {erda}
-
-`predict.py` says which relation holds between the two marked entities of a sentence, the first in `[[ ]]`, the second
-in `{{{{ }}}}`. It needs Python 3.11 or newer, but not erda:
-
-    pip install onnxruntime tokenizers numpy
-    python predict.py "[[SpaceX]] was founded in 2002 by {{{{Elon Musk}}}}."
-    python predict.py < sentences.txt > answers.jsonl
-
-From a program, with this folder on the path:
-
-    from predict import Predictor
-    answers = Predictor().predict(["[[SpaceX]] was founded in 2002 by {{{{Elon Musk}}}}."])
-
-Version {version} of the extractor; encoder {model} ({engine}), method {method}. `relations.json` lists the relations.
-"""
 
 
 def export(version: Version, folder: str | Path, *, engine: str | None = None) -> Path:
@@ -107,7 +75,7 @@ def export(version: Version, folder: str | Path, *, engine: str | None = None) -
             write_bytes(part / name, source)
         about = {"n": len(version.relations), "erda": __version__, "version": version.number, "method": method.name}
         about |= {"model": packed.about.model, "engine": packed.about.engine}
-        write_bytes(part / "README.md", README.format(**about).encode())
+        write_bytes(part / "README.md", _template("readme.md").decode().format(**about).encode())
         part.replace(folder)
     except OSError as fault:
         raise WriteError(cannot_write(folder, fault)) from fault
@@ -137,11 +105,15 @@ def _packed(method: Method, engine: str | None) -> PackedEncoder:
     return packed
 
 
+def _template(name: str) -> bytes:
+    return read_bytes(Path(__file__).with_name(f"export_{name}"), error=ModelError)
+
+
 def _code() -> dict[str, bytes]:
     """`predict.py` and the modules of erda behind it, which import each other as `erda_export.text_marks` and so on."""
     root = Path(__file__).parents[1]
     sources = {f"{PACKAGE}/{one.replace('.', '_')}.py": root / f"{one.replace('.', '/')}.py" for one in MODULES}
-    found = {f"{PACKAGE}/__init__.py": b"", "predict.py": LAUNCHER.encode()}
+    found = {f"{PACKAGE}/__init__.py": b"", "predict.py": _template("launcher.txt")}
     for name, path in sources.items():
         source = read_bytes(path, error=ModelError).decode()
         for one in MODULES:
@@ -161,5 +133,6 @@ def _about(version: Version, folder: Path) -> dict[str, Any]:
         "relations": [
             {"id": one.id, "name": one.name, "description": one.description} for one in version.method.relations
         ],
+        "judged": version.judged,
         "sha256": {SCORES: hashlib.sha256(read_bytes(folder / SCORES)).hexdigest()},
     }

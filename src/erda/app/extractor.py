@@ -23,10 +23,9 @@ from erda.answers import (
 from erda.app import teach
 from erda.app.entities import Entities
 from erda.app.evaluation import Labelled, evaluate, evaluate_extraction, labelled_cells, read_questions, tuned
-from erda.app.inputs import ExampleInput, check_bool, example_of, types_of
+from erda.app.inputs import ExampleInput, Teachable, Teaching, check_bool, example_of, read_many, read_one, types_of
 from erda.app.review_journal import purge_reviews
 from erda.app.state import Judgement, Lesson, VersionInfo
-from erda.app.teach import Teachable, Teaching
 from erda.app.texts import AnnotatedText, read_annotated
 from erda.app.version import TOP, Version
 from erda.app.version_log import SetupRequest, VersionLog, save_copy
@@ -232,7 +231,7 @@ class Extractor:
         another relation, or as a counterexample of this one, moves.
         """
         read = partial(
-            teach.read_one,
+            read_one,
             relation,
             examples=examples,
             counterexamples=counterexamples,
@@ -255,7 +254,7 @@ class Extractor:
         a row with `"holds": false` is one. In `unrelated` sentences no known relation holds, as in examples whose
         relation is `no_relation`.
         """
-        return self._add(partial(teach.read_many, what, counterexamples=counterexamples, unrelated=unrelated), progress)
+        return self._add(partial(read_many, what, counterexamples=counterexamples, unrelated=unrelated), progress)
 
     def judge(self, example: ExampleInput, relation: str, *, holds: bool = True) -> Taught:
         """Say whether a known relation holds in a sentence: it becomes an example or a counterexample.
@@ -271,10 +270,20 @@ class Extractor:
     def _add(self, read: Callable[[Sequence[Relation]], Teaching], progress: Progress | None = None) -> Taught:
         """Add a teaching. It is read while no other process writes: its names depend on the known relations."""
         with self._log.writing(begin=True) as before:
-            after, report = teach.added(before, read(before.relations))
+            new = read(before.relations)
+            after, report = teach.added(before, new)
             if (after.known, after.unrelated) == (before.known, before.unrelated):
                 return Taught(before.stamp.number, duplicates=report.duplicates)
-            return replace(report, version=self._log.learn(after, progress).number)
+            version = self._log.learn(after, progress)
+            version.warn_of_language(one.tokens for one in new.examples)
+            doubted = [] if new.is_task or new.said else teach.reversed_examples(after, self._log.encoder)
+            return replace(report, version=version.number, warnings=tuple(map(teach.reversal_warning, doubted)))
+
+    def reversed_examples(self, relation: str, examples: Iterable[ExampleInput]) -> list[Example]:
+        """Find the examples whose head and tail look exchanged, compared with the others; nothing is taught."""
+        state, none = self._log.state, dict.fromkeys(("counterexamples", "unrelated"), ())
+        new = read_one(relation, state.relations, examples=examples, description="", **none)
+        return teach.reversed_examples(teach.added(state, new)[0], self._log.encoder)
 
     # -- corrections ---------------------------------------------------------------------------------------------------
 
@@ -293,7 +302,7 @@ class Extractor:
 
     def forget(self, relation: str) -> int:
         """Drop a relation and its examples, which earlier versions still hold; return the new version."""
-        return self._log.change(lambda state: teach.forgotten(state, relation))
+        return self._log.forget(relation)
 
     def rename(self, relation: str, new_name: str | Relation, *, progress: Progress | None = None) -> int:
         """Rename a relation; its examples and description stay. Return the new version."""
@@ -354,15 +363,11 @@ class Extractor:
 
     def undo(self) -> int:
         """Return to the version before the current one; return its number."""
-        with self._log.writing() as state:
-            if state.stamp.parent is None:
-                raise DataError("There is nothing to undo: this is the first version.")
-            return self._log.point(state.stamp.parent)
+        return self._log.point(None)
 
     def rollback(self, version: int) -> int:
         """Make any version on disk the current one. Later versions stay on disk."""
-        with self._log.writing():
-            return self._log.point(version)
+        return self._log.point(version)
 
     def history(self) -> list[VersionInfo]:
         """List all versions on disk, oldest first."""

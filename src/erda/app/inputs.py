@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from erda.errors import DataError, join_faults, printable, unknown_name
 from erda.text.descriptions import readable_name, spaced, tidy_description
 from erda.text.marks import example_from_marks
-from erda.types import NO_RELATION, Example, Relation
+from erda.types import NO_RELATION, Example, Relation, Task
 
 T = TypeVar("T")
 R = TypeVar("R")
 ExampleInput = str | Example | Mapping[str, Any]  # inline marks; an example; a row of our own format (tokens or text)
 MOST_CHARACTERS = 20_000  # per sentence
+Teachable = Task | Mapping[Any, Iterable[ExampleInput]] | Iterable[ExampleInput]
 LONGEST_NAME, LONGEST_DESCRIPTION = 200, 5_000
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 
@@ -163,3 +164,119 @@ def check_text(text: str, *, most: int | None = MOST_CHARACTERS) -> None:
         raise DataError(f"the text has {len(text):,} characters, at most {most:,} are read; give a sentence.")
     if found := _CONTROL.search(text):
         raise DataError(f"the text holds a control character ({printable(found[0])} at character {found.start()}).")
+
+
+# -- teachings ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Teaching:
+    """Relations with their examples and counterexamples, and sentences without a relation."""
+
+    relations: tuple[Relation, ...] = ()
+    examples: tuple[Example, ...] = ()
+    counterexamples: tuple[Example, ...] = ()
+    unrelated: tuple[Example, ...] = ()
+    said: str = ""  # the line of the history; what was taught, if it is empty
+    is_task: bool = False  # keep every example, duplicates included
+
+
+class _Reader:
+    """Collects the content of a teaching and all its faults."""
+
+    def __init__(self, known: Sequence[Relation]) -> None:
+        self.known, self.faults = {one.id: one for one in known}, list[str]()
+        self.relations: dict[str, Relation] = {}
+        self.found: tuple[list[Example], ...] = ([], [], [])  # examples, counterexamples, unrelated
+        self._ids: dict[str, str] = {}  # name in an example -> id
+
+    def name(self, given: str | Relation, description: str = "") -> Relation:
+        """Find or make a relation, which belongs to this teaching."""
+        relation = relation_of(given, description, (self.known | self.relations).values())
+        return self.relations.setdefault(relation.id, relation)
+
+    def of_one(
+        self, given: str | Relation, some: Iterable[ExampleInput], description: str = "", *, hold: bool = True
+    ) -> None:
+        """Read examples of one relation, or counterexamples if it does not `hold`; a row can say so itself."""
+        if given == NO_RELATION:
+            self._add(some, lambda example: None, f"{NO_RELATION}: ", hold=hold)
+        else:
+            relation = self.name(given, description).id
+            self._add(some, lambda example: relation, f"{relation}: ", hold=hold)
+
+    def of_many(self, some: Iterable[ExampleInput], *, hold: bool = True) -> None:
+        """Read examples that name their relations."""
+        self._add(some, self._named, "", hold=hold)
+
+    def _named(self, example: Example) -> str | None:
+        if example.relation is None:
+            raise DataError("it names no relation; give one: teach(relation, examples).")
+        if example.relation == NO_RELATION:
+            return None
+        if example.relation not in self._ids:
+            self._ids[example.relation] = self.name(example.relation).id
+        return self._ids[example.relation]
+
+    def _add(
+        self, some: Iterable[ExampleInput], relation: Callable[[Example], str | None], where: str, *, hold: bool = True
+    ) -> None:
+        refuse_single(some)
+        for place, given in enumerate(some, 1):
+            try:
+                example = example_of(given)
+                owner = relation(example)
+                is_counterexample = not (hold and says_it_holds(given))
+                if owner is None and is_counterexample:
+                    raise DataError("a counterexample must name the relation that does not hold.")
+                self.found[2 if owner is None else int(is_counterexample)].append(replace(example, relation=owner))
+            except DataError as fault:
+                self.faults.append(f"{where}example {place}: {fault}")
+
+    def teaching(self, unrelated: Iterable[ExampleInput]) -> Teaching:
+        """Read the sentences without a relation, which come last; raise if there is a fault, or nothing to teach."""
+        self.of_one(NO_RELATION, unrelated)
+        if self.faults:
+            raise DataError(join_faults(self.faults))
+        if not self.relations and not any(self.found):
+            raise DataError("nothing to teach: no relation was given.")
+        examples, against, apart = map(tuple, self.found)
+        return Teaching(tuple(self.relations.values()), examples, against, apart)
+
+
+def read_one(
+    relation: str | Relation,
+    known: Sequence[Relation],
+    *,
+    examples: Iterable[ExampleInput],
+    counterexamples: Iterable[ExampleInput],
+    unrelated: Iterable[ExampleInput],
+    description: str,
+) -> Teaching:
+    """Read the arguments of `teach`; report every fault at once."""
+    reader = _Reader(known)
+    reader.of_one(relation, examples, description)
+    reader.of_one(relation, counterexamples, hold=False)
+    return reader.teaching(unrelated)
+
+
+def read_many(
+    what: Teachable,
+    known: Sequence[Relation],
+    *,
+    counterexamples: Iterable[ExampleInput],
+    unrelated: Iterable[ExampleInput],
+) -> Teaching:
+    """Read the arguments of `teach_many`; report every fault at once."""
+    reader = _Reader(known)
+    if isinstance(what, Mapping):
+        for name, some in what.items():
+            reader.of_one(name, some)
+    elif isinstance(what, Task):
+        for relation in what.relations:
+            reader.name(relation)
+        reader.of_many(what.examples)
+    else:
+        reader.of_many(what)
+    reader.of_many(counterexamples, hold=False)
+    return replace(reader.teaching(unrelated), is_task=isinstance(what, Task))

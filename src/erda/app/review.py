@@ -12,11 +12,10 @@ nothing. A judgement follows its relation when that is renamed or merged, and is
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from threading import RLock
@@ -26,39 +25,30 @@ from erda.app.candidates import Candidate, CandidatePool
 from erda.app.entities import NO_ENTITY
 from erda.app.extractor import Extractor
 from erda.app.inputs import check_text, read_each
-from erda.app.review_journal import FOLDER, PENDING, TEXTS, Decision, ReviewJournal, Said, vectors_path
-from erda.app.state import Judgement, pair_key, present_id, taught_keys
+from erda.app.judged import pair_key
+from erda.app.review_journal import (
+    FOLDER,
+    PENDING,
+    TEXTS,
+    Decision,
+    ReviewJournal,
+    ReviewProgress,
+    ReviewTexts,
+    Said,
+    vectors_path,
+)
+from erda.app.state import Judgement, present_id
 from erda.app.store import Store
 from erda.app.texts import TextRow
 from erda.app.version import NOTHING_TAUGHT, Version
-from erda.errors import BusyError, DataError, ErdaError, counted
+from erda.errors import BusyError, DataError, ErdaError
 from erda.files import file_state, locked, read_sealed, remove_unfinished, sealed, write_json
 from erda.types import Example
 
 PER_VERSION = 10  # judgements
-RECENT = 20  # judgements whose share of accepted ones is displayed
 WAIT_SECONDS = 2.0  # for another process that reviews
+ENOUGH = "Ten more judgements would hardly change the answers. Begin the review again to go on."
 BUSY = "another review of this extractor is open"
-
-
-@dataclass(frozen=True, slots=True)
-class ReviewProgress:
-    """Counts of a review: those of `n_yes` and `n_no` are judgements of each relation in all reviews of the store."""
-
-    n_judged: int
-    n_left: int  # candidates that are likely enough
-    accepted: float | None  # share of the last 20 proposals that were right; None before the first
-    n_yes: dict[str, int] = field(default_factory=dict)
-    n_no: dict[str, int] = field(default_factory=dict)
-    right: tuple[bool, ...] = ()  # for each proposal that was judged, whether it was right
-
-
-@dataclass(frozen=True, slots=True)
-class ReviewTexts:
-    """`texts.json`."""
-
-    texts: tuple[str, ...]
-    pronouns: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +86,7 @@ class SharedReview:
         self._ranking: tuple[object, int, Future[list[Candidate]]] | None = None  # used after the next decision
         self._candidates: dict[str, Candidate] = {}  # all that were ranked
         self._shown: tuple[Candidate, str] | None = None  # a pair, and the identity of its relation
-        self._held: tuple[Version, frozenset[str]] | None = None
+        self._n_judged = 0  # since the review was begun or opened
 
     def begin(
         self, version: Version, texts: Sequence[str], *, pronouns: bool = True, progress: Progress | None = None
@@ -104,14 +94,16 @@ class SharedReview:
         """Review other texts; an empty list ends the review. Decisions about earlier texts are kept."""
         if not version.state.known:
             raise DataError(NOTHING_TAUGHT)
-        texts = [text for text in texts if text.strip()]
-        read_each(texts, partial(check_text, most=None), what="text")
-        given = ReviewTexts(tuple(texts), pronouns)
+        given = ReviewTexts(tuple(text for text in texts if text.strip()), pronouns)
+        read_each(given.texts, partial(check_text, most=None), what="text")
         pool = self._read_pool(version, given, progress)
-        pool.ranked(version, progress=progress)
+        keys = {one.key for one in pool.ranked(version, progress=progress)}
         with self._open(version):
             write_json(self._folder / TEXTS, sealed(given))
+            shown = self._shown
             self._use(pool)
+            self._shown = shown if shown and shown[0].key in keys else None  # a text can be extended under review
+            self._n_judged = 0
 
     def view(self, version: Version, *, relation: str | None = None) -> ReviewView:
         """The pair to decide about, and counts."""
@@ -121,12 +113,12 @@ class SharedReview:
             return ReviewView(
                 version.number,
                 current,
-                "" if current else self._reason(name, journal),
+                "" if current else ENOUGH if left else self._reason(name, journal),
                 self.pool.n_texts if self.pool else 0,
                 len(journal.pending),
                 tuple(sorted((round(one.confidence, 4) for one in left), reverse=True)),
-                _counts(journal, len(left)),
-                _why_unplaced(version, journal),
+                journal.progress(len(left), self._expected(left, name, journal)[0]),
+                journal.why_unplaced(version.state.known),
             )
 
     def judge(
@@ -148,6 +140,7 @@ class SharedReview:
             else:
                 said: Said = "no" if not holds else "yes" if name == one.relation else "other"
                 journal.add([Decision(key, name, said)], [judgement_of(version, one.example, name, holds=holds)])
+                self._n_judged += 1
             return True
 
     def accept(self, version: Version, *, least: float, relation: str | None = None) -> list[str]:
@@ -159,6 +152,7 @@ class SharedReview:
                 [Decision(one.key, one.relation, "accepted") for one in chosen],
                 [judgement_of(version, one.example, one.relation, holds=True) for one in chosen],
             )
+            self._n_judged += len(chosen)
             return [one.key for one in chosen]
 
     def save(self, extractor: Extractor) -> None:
@@ -207,9 +201,7 @@ class SharedReview:
         with self._lock, lock:
             journal = ReviewJournal(self._folder)
             if head.identity == version.state.stamp.identity:  # else the judgements may be in a version not loaded yet
-                if self._held is None or self._held[0] is not version:
-                    self._held = version, taught_keys(version.state)
-                journal.drop_undone(self._held[1])
+                journal.drop_undone(version.judged.keys())
             yield journal
 
     def _use(self, pool: CandidatePool | None) -> None:
@@ -264,8 +256,14 @@ class SharedReview:
             name = present_id(one.relation, identity, version.state.known)
             if name and relation in (None, name):
                 return replace(one, relation=name)
-        self._show(next(iter(left), None), version)
+        is_enough = self._n_judged >= PER_VERSION and self._expected(left, relation, journal)[1]
+        self._show(None if is_enough else next(iter(left), None), version)
         return self._shown[0] if self._shown else None
+
+    def _expected(self, left: Sequence[Candidate], relation: str | None, journal: ReviewJournal) -> tuple[str, bool]:
+        """What to expect of the answers now, and whether ten more judgements would hardly change that."""
+        rows = (one for one in journal.decisions if one.said not in ("no", "skip") and relation in (None, one.relation))
+        return self.pool.expected({one.key for one in rows}, left, PER_VERSION) if self.pool else ("", False)
 
     def _show(self, one: Candidate | None, version: Version) -> None:
         self._shown = (one, version.known(one.relation).identity) if one else None
@@ -283,24 +281,6 @@ class SharedReview:
             return "Every likely pair of the text was shown. Review another text, or teach more examples."
         named = f"'{relation}'" if relation else "a known relation"
         return f"No pair of entities is likely to have {named}. Teach more examples, or review another text."
-
-
-def _counts(journal: ReviewJournal, n_left: int) -> ReviewProgress:
-    rows = [one for one in journal.decisions if one.said != "skip"]
-    right = tuple(one.said == "yes" for one in rows if one.said != "accepted")
-    yes = Counter(one.relation for one in rows if one.said != "no")
-    no = Counter(one.relation for one in rows if one.said == "no")
-    share = sum(right[-RECENT:]) / len(right[-RECENT:]) if right else None
-    return ReviewProgress(len(rows), n_left, share, dict(yes), dict(no), right)
-
-
-def _why_unplaced(version: Version, journal: ReviewJournal) -> str:
-    """A line about pending judgements of unknown relations; empty if there is none."""
-    known = version.state.known
-    rows = [one for one in journal.pending if present_id(one.relation, one.identity, known) is None]
-    names = ", ".join(f"'{name}'" for name in dict.fromkeys(one.relation for one in rows))
-    kept = f"{counted(len(rows), 'judgement')} of {names} kept, but the relation is unknown. Teach it to add them."
-    return kept if rows else ""
 
 
 def _taught(extractor: Extractor, keys: set[str]) -> list[Example]:

@@ -12,14 +12,16 @@ removes all but the pending judgements of known relations.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from erda.app.state import Judgement, TaughtRelation, pair_key, present_id
-from erda.errors import BusyError, DataError
+from erda.app.judged import pair_key
+from erda.app.state import Judgement, TaughtRelation, present_id
+from erda.errors import BusyError, DataError, counted
 from erda.files import (
     append_lines,
     decode_json,
@@ -52,6 +54,26 @@ class PendingJudgements:
     """`pending.json`."""
 
     judgements: tuple[Judgement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewProgress:
+    """Counts of a review: those of `n_yes` and `n_no` are judgements of each relation in all reviews of the store."""
+
+    n_judged: int
+    n_left: int  # candidates that are likely enough
+    n_yes: dict[str, int] = field(default_factory=dict)
+    n_no: dict[str, int] = field(default_factory=dict)
+    right: tuple[bool, ...] = ()  # for each proposal that was judged, whether it was right
+    progress: str = ""  # a sentence about the shares of right answers and of facts found
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewTexts:
+    """`texts.json`."""
+
+    texts: tuple[str, ...]
+    pronouns: bool = True
 
 
 class ReviewJournal:
@@ -94,6 +116,21 @@ class ReviewJournal:
         remove_unfinished(self.folder)
         self.pending = tuple(judgements)
         write_json(self.folder / PENDING, sealed(PendingJudgements(self.pending)))
+
+    def progress(self, n_left: int, expected: str) -> ReviewProgress:
+        """Count the decisions."""
+        rows = [one for one in self.decisions if one.said != "skip"]
+        right = tuple(one.said == "yes" for one in rows if one.said != "accepted")
+        yes = Counter(one.relation for one in rows if one.said != "no")
+        no = Counter(one.relation for one in rows if one.said == "no")
+        return ReviewProgress(len(rows), n_left, dict(yes), dict(no), right, expected)
+
+    def why_unplaced(self, known: Sequence[TaughtRelation]) -> str:
+        """A line about pending judgements of unknown relations; empty if there is none."""
+        rows = [one for one in self.pending if present_id(one.relation, one.identity, known) is None]
+        names = ", ".join(f"'{name}'" for name in dict.fromkeys(one.relation for one in rows))
+        kept = f"{counted(len(rows), 'judgement')} of {names} kept, but the relation is unknown. Teach it to add them."
+        return kept if rows else ""
 
 
 def _read_decisions(path: Path) -> Iterator[Decision]:

@@ -8,22 +8,17 @@ for found in nlp("Tesla was started by Martin Eberhard.")._.relations:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import astuple, dataclass
 
 from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.util import minibatch
 
-from erda.answers import likelier
-from erda.app.entities import MOST_PAIRS
+from erda.app.entities import GIVEN, Tagged
 from erda.app.extractor import Extractor
 from erda.app.version import Version
 from erda.errors import DataError
-from erda.text.keys import ordered_pairs
-from erda.text.sentences import split_sentences
-from erda.types import Entity, Example
-from erda.types import Span as Place
+from erda.text.spacy_tagger import document_sentences
 
 KEY = "erda"  # key in `doc.user_data`, which holds plain values so that documents can be serialised
 
@@ -52,16 +47,12 @@ class RelationFinder:
     def pipe(self, stream: Iterable[Doc], batch_size: int = 64) -> Iterator[Doc]:
         """Add relations to the documents of a stream, batch by batch."""
         for docs in minibatch(stream, batch_size):
-            pairs = [list(_pairs(doc)) for doc in docs]
-            asked = [example for own in pairs for _, examples in own for example in examples]
-            places = [(i, start) for i, own in enumerate(pairs) for start, examples in own for _ in examples]
-            answers = iter(self.version.answer_pairs(asked, places, top=1))
-            for doc, own in zip(docs, pairs, strict=True):
+            tagged = [Tagged(tuple(document_sentences(doc)), GIVEN) for doc in docs]
+            asked = [self.version.questions(doc.text, one) for doc, one in zip(docs, tagged, strict=True)]
+            for doc, found in zip(docs, self.version.answer_texts(asked, top=1), strict=True):
+                places = [(answer, astuple(answer.place)) for answer in found.found if answer.place]
                 doc.user_data[KEY] = [
-                    [one.relation, one.confidence, *_place(answer.example, start)]
-                    for start, examples in own
-                    for answer in likelier(islice(answers, len(examples)))
-                    for one in answer.held
+                    [one.relation, one.confidence, *place] for answer, place in places for one in answer.held
                 ]
                 yield doc
 
@@ -79,38 +70,11 @@ def build_component(nlp: Language, name: str, store: str) -> RelationFinder:
 
 def relations_of(doc: Doc) -> list[DocRelation]:
     """The value of `doc._.relations`, in the order of the text."""
-    return [
-        DocRelation(doc[head_start:head_end], relation, doc[tail_start:tail_end], confidence)
-        for relation, confidence, head_start, head_end, tail_start, tail_end in doc.user_data.get(KEY, ())
-    ]
-
-
-def _pairs(doc: Doc) -> Iterator[tuple[int, tuple[Example, ...]]]:
-    """Yield the first token of each sentence and the pairs of its entities."""
-    for sentence in doc.sents if doc.has_annotation("SENT_START") else _split(doc):
-        entities = [
-            Entity(
-                entity.text,
-                Place(entity.start - sentence.start, entity.end - sentence.start),
-                entity.kb_id_ or None,
-                entity.label_ or None,
-            )
-            for entity in sentence.ents
-        ]
-        yield sentence.start, ordered_pairs([token.text for token in sentence], entities, most=MOST_PAIRS).examples
-
-
-def _split(doc: Doc) -> Iterator[Span]:
-    """The sentences of a document whose pipeline sets no boundaries."""
-    kept = [(entity.start_char, entity.end_char) for entity in doc.ents]
-    for start, end in split_sentences(doc.text, kept):
-        if span := doc.char_span(start, end, alignment_mode="expand"):
-            yield span
-
-
-def _place(example: Example, start: int) -> tuple[int, int, int, int]:
-    head, tail = example.head.span, example.tail.span
-    return start + head.start, start + head.end, start + tail.start, start + tail.end
+    found = []
+    for relation, confidence, *places in doc.user_data.get(KEY, ()):
+        head, tail = (doc.char_span(*one, alignment_mode="expand") for one in (places[:2], places[2:]))
+        found.append(DocRelation(head, relation, tail, confidence))
+    return found
 
 
 if not Doc.has_extension("relations"):

@@ -24,6 +24,7 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # else ONNX Runtime reports
 import onnxruntime
 
 from erda.app.calibration import Calibration, marked_confidences
+from erda.app.judged import settled
 from erda.encoders.tokens import MarkedTokenizer, Pieces
 from erda.errors import ErdaError
 from erda.methods.expected import Fitted
@@ -57,6 +58,7 @@ class Predictor:
         self.tokenizer = MarkedTokenizer.from_json(
             (folder / "tokenizer.json").read_text(encoding="utf-8"),
             special=self.about["special"],
+            mode=self.about["mode"],
             vocab_size=self.about["vocab_size"],
             limit=self.about["max_pieces"],
         )
@@ -71,10 +73,12 @@ class Predictor:
         vectors = _unit_rows(self._embed(examples))
         scores = self.fitted.scores(vectors).astype(np.float32)
         confidences = self._confidences(scores, vectors, examples)
+        confidences, confirmed, ruled_out = settled(confidences, examples, names, self.known["judged"])
         order = np.lexsort((-scores, -confidences))
         answers = []
-        for row, columns in zip(confidences, order, strict=True):
-            held, likely = self._holding(row, columns), columns[:top].tolist()
+        for n, (row, columns) in enumerate(zip(confidences, order, strict=True)):
+            passed, likely = self._holding(row, columns), columns[:top].tolist()
+            held = [i for i in columns.tolist() if confirmed[n, i] or (i in passed and not ruled_out[n, i])]
             places = [*likely, *(i for i in held if i not in likely)]
             ranked = [{"relation": names[i], "confidence": round(float(row[i]), 4)} for i in places]
             several = {"relations": [names[i] for i in held]} if len(held) > 1 else {}
@@ -105,7 +109,7 @@ class Predictor:
         return np.stack(rows) if rows else np.zeros((0, self.about["dim"]), dtype=np.float32)
 
     def _vector(self, pieces: Pieces) -> np.ndarray:
-        inputs = {"ids": pieces.ids, "marks": np.array([pieces.head, pieces.tail])}
+        inputs = {"ids": pieces.ids, "marks": np.array(pieces.places)}
         found: np.ndarray = self.session.run(None, inputs)[0]
         return found
 

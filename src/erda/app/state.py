@@ -1,4 +1,4 @@
-"""What a version of an extractor holds: in memory (`State`) and in the files of a store (`VersionFile`).
+"""What a version of an extractor holds: in memory (`State`), and in the files of a store (`VersionFile`, objects).
 
 This module does not import NumPy.
 """
@@ -6,12 +6,16 @@ This module does not import NumPy.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from erda.app.judged import Judged, pair_key
+from erda.errors import ModelError
+from erda.files import Decoding, decode_json, inside, read_bytes, write_bytes
 from erda.types import EncoderSpec, Example, Relation
 
 if TYPE_CHECKING:
@@ -20,6 +24,9 @@ if TYPE_CHECKING:
     from erda.methods.base import Checkpoint
 
 FORMAT = 2
+DAMAGED = "The store is damaged: open it at another version (version=N, or erda versions --to N), or restore a copy."
+DECODING: Decoding = {"error": ModelError, "remedy": DAMAGED, "plain": True}
+OPTIONAL = frozenset(("type", "resolved", "counterexamples", "head_types", "tail_types", "origin", "merged"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +137,9 @@ class Thresholds:
         """The thresholds after a relation was renamed."""
         return replace(self, relations={new if one == old else one: at for one, at in self.relations.items()})
 
-    def only(self, relations: Collection[str]) -> Thresholds:
+    def without(self, *relations: str) -> Thresholds:
         """The thresholds without relations that are gone."""
-        return replace(self, relations={one: at for one, at in self.relations.items() if one in relations})
+        return replace(self, relations={one: at for one, at in self.relations.items() if one not in relations})
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +157,7 @@ class VersionInfo:
     is_current: bool = False
     n_counterexamples: int = 0
     n_unrelated: int = 0  # sentences in which no relation holds
+    n_lessons: int = 0  # ever taught: the numbers from that of the parent belong to examples of this version
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +278,19 @@ class VersionFile:
         found |= {f"{self.shared}.safetensors"} if self.shared else set()
         return found | ({f"{self.unrelated}.json"} if self.unrelated else set())
 
+    def without(self, place: int, relation: str) -> VersionFile:
+        """The next version, which has forgotten a relation: `relation` is at this `place`."""
+        rest = [one for one in range(len(self.relations)) if one != place]
+        return replace(
+            self,
+            stamp=replace(self.stamp, parent=self.stamp.number, time=now(), what=f"forgot {relation}"),
+            n_tasks=self.n_tasks if rest else 0,
+            relations=tuple(self.relations[one] for one in rest),
+            kept=tuple(rest.index(one) for one in self.kept if one != place),
+            shared=self.shared if rest else "",
+            thresholds=self.thresholds and self.thresholds.without(relation),
+        )
+
     def is_same(self, other: VersionFile) -> bool:
         """Whether two versions are equal except for the time of writing."""
         mine, theirs = (replace(one, stamp=replace(one.stamp, time="", identity="")) for one in (self, other))
@@ -290,19 +311,95 @@ class VersionFile:
             stamp.number == current,
             sum(one.n_counterexamples for one in self.relations),
             self.n_unrelated,
+            stamp.n_lessons,
         )
 
 
-def pair_key(example: Example) -> str:
-    """Return a key of an entity pair in a sentence, from which neither can be read."""
-    head, tail = example.head.span, example.tail.span
-    place = f"{head.start} {head.end} {tail.start} {tail.end} "
-    return hashlib.blake2b((place + "\x1f".join(example.tokens)).encode(), digest_size=8).hexdigest()
+class StoreObjects:
+    """A folder of objects."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def read_relation(self, files: RelationFiles) -> RelationPart:
+        """Read a relation with the arrays of the method."""
+        about = self.read_about(files)
+        return RelationPart(about.known, about.kept, self.read_tensors(files.rows))
+
+    def read_about(self, files: RelationFiles) -> RelationFile:
+        """Read a relation without the arrays."""
+        content, place = self._read(f"{files.about}.json")
+        return decode_json(content, RelationFile, place=str(place), **DECODING)
+
+    def read_unrelated(self, digest: str) -> tuple[Lesson, ...]:
+        """Read the sentences in which no relation holds."""
+        if not digest:
+            return ()
+        content, place = self._read(f"{digest}.json")
+        return decode_json(content, UnrelatedFile, place=str(place), **DECODING).unrelated
+
+    def read_tensors(self, digest: str) -> dict[str, np.ndarray]:
+        """Read arrays by name."""
+        if not digest:
+            return {}
+        from safetensors import SafetensorError
+        from safetensors.numpy import load
+
+        content, place = self._read(f"{digest}.safetensors")
+        try:
+            return load(content)
+        except SafetensorError as fault:
+            raise ModelError(f"{place}: cannot be read ({fault}). {DAMAGED}") from None
+
+    def _read(self, name: str) -> tuple[bytes, Path]:
+        place = inside(self.folder, name, error=ModelError)
+        content = read_bytes(place, error=ModelError)
+        if hashlib.sha256(content).hexdigest() != name.partition(".")[0]:
+            raise ModelError(f"{place}: is not what was written. {DAMAGED}")
+        return content, place
+
+    def write_relation(self, part: RelationPart) -> RelationFiles:
+        """Write a relation; return the names of its objects."""
+        return RelationFiles(
+            self.write_about(RelationFile(part.known, part.kept)),
+            self.write_tensors(part.rows),
+            len(part.known.lessons),
+            len(part.known.counterexamples),
+        )
+
+    def write_tensors(self, tensors: Mapping[str, np.ndarray]) -> str:
+        """Write arrays; return the sha256, empty if there are none."""
+        import numpy as np
+        from safetensors.numpy import save
+
+        plain = {name: np.asarray(array, order="C") for name, array in tensors.items()}
+        return self._write(save(plain), "safetensors") if plain else ""
+
+    def write_about(self, value: RelationFile | UnrelatedFile) -> str:
+        """Write a relation without its arrays, or the sentences in which none holds; return the sha256."""
+        content = json.dumps(asdict(value, dict_factory=_stored), ensure_ascii=False)
+        return self._write(content.encode(), "json")
+
+    def _write(self, content: bytes, ending: str) -> str:
+        digest = hashlib.sha256(content).hexdigest()
+        place = self.folder / f"{digest}.{ending}"
+        if not place.is_file() or read_bytes(place, error=ModelError) != content:
+            write_bytes(place, content)
+        return digest
 
 
-def taught_keys(state: State) -> frozenset[str]:
-    """The keys of all examples, counterexamples and unrelated sentences."""
-    lessons = chain(
-        *(one.lessons for one in state.known), *(one.counterexamples for one in state.known), state.unrelated
-    )
-    return frozenset(pair_key(one.example) for one in lessons)
+def _stored(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Leave out optional fields without a value, so that an object has the same bytes in every version of erda."""
+    return {name: value for name, value in fields if value or name not in OPTIONAL}
+
+
+def judged_pairs(state: State) -> Judged:
+    """What people said about each pair: its relations, those that do not hold, or that no relation holds."""
+    found: dict[str, dict[str, bool]] = {}
+    for lesson in state.unrelated:
+        found[pair_key(lesson.example)] = dict.fromkeys((one.id for one in state.known), False)
+    for known in state.known:
+        for holds, lessons in ((False, known.counterexamples), (True, known.lessons)):
+            for lesson in lessons:
+                found.setdefault(pair_key(lesson.example), {})[known.id] = holds
+    return found

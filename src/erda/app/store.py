@@ -15,24 +15,25 @@ restored).
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from erda import __version__
+from erda.app.inputs import find_relation, known_relation
 from erda.app.state import (
+    DAMAGED,
+    DECODING,
     FORMAT,
-    Lesson,
-    RelationFile,
-    RelationFiles,
-    RelationPart,
+    Stamp,
     State,
     StoreHead,
     StoreMarker,
+    StoreObjects,
     UnrelatedFile,
     VersionFile,
     VersionInfo,
@@ -41,12 +42,8 @@ from erda.app.state import (
 from erda.errors import BusyError, DataError, ErdaError, ModelError, WriteError
 from erda.files import (
     LOCK,
-    Decoding,
-    decode_json,
-    inside,
     is_unfinished,
     locked,
-    read_bytes,
     read_json,
     read_sealed,
     remove_own,
@@ -55,96 +52,18 @@ from erda.files import (
     write_bytes,
     write_json,
 )
+from erda.types import Relation
 
 if TYPE_CHECKING:
     import numpy as np
 
-
-DAMAGED = "The store is damaged: open it at another version (version=N, or erda versions --to N), or restore a copy."
-DECODING: Decoding = {"error": ModelError, "remedy": DAMAGED, "plain": True}
-OPTIONAL = frozenset(("type", "resolved", "counterexamples", "head_types", "tail_types", "origin", "merged"))
 HEAD, VERSIONS, OBJECTS, DERIVED = "extractor.json", "versions", "objects", "derived.bin"
+DERIVED_FORMAT = 5  # raise it whenever the same examples lead to other arrays
+LEAST_BYTES = 1_000_000  # smaller arrays are computed faster than they are written
+SEAL_BYTES = 32
 WAIT = 10.0  # seconds to wait for another process that is teaching
 _VERSION = re.compile(r"(0|[1-9]\d*)\.json")
 _OBJECT = re.compile(r"[0-9a-f]{64}\.(json|safetensors)")
-
-
-class StoreObjects:
-    """A folder of objects."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def read_relation(self, files: RelationFiles) -> RelationPart:
-        """Read a relation with the arrays of the method."""
-        about = self.read_about(files)
-        return RelationPart(about.known, about.kept, self.read_tensors(files.rows))
-
-    def read_about(self, files: RelationFiles) -> RelationFile:
-        """Read a relation without the arrays."""
-        content, place = self._read(f"{files.about}.json")
-        return decode_json(content, RelationFile, place=str(place), **DECODING)
-
-    def read_unrelated(self, digest: str) -> tuple[Lesson, ...]:
-        """Read the sentences in which no relation holds."""
-        if not digest:
-            return ()
-        content, place = self._read(f"{digest}.json")
-        return decode_json(content, UnrelatedFile, place=str(place), **DECODING).unrelated
-
-    def read_tensors(self, digest: str) -> dict[str, np.ndarray]:
-        """Read arrays by name."""
-        if not digest:
-            return {}
-        from safetensors import SafetensorError
-        from safetensors.numpy import load
-
-        content, place = self._read(f"{digest}.safetensors")
-        try:
-            return load(content)
-        except SafetensorError as fault:
-            raise ModelError(f"{place}: cannot be read ({fault}). {DAMAGED}") from None
-
-    def _read(self, name: str) -> tuple[bytes, Path]:
-        place = inside(self.folder, name, error=ModelError)
-        content = read_bytes(place, error=ModelError)
-        if hashlib.sha256(content).hexdigest() != name.partition(".")[0]:
-            raise ModelError(f"{place}: is not what was written. {DAMAGED}")
-        return content, place
-
-    def write_relation(self, part: RelationPart) -> RelationFiles:
-        """Write a relation; return the names of its objects."""
-        return RelationFiles(
-            self.write_about(RelationFile(part.known, part.kept)),
-            self.write_tensors(part.rows),
-            len(part.known.lessons),
-            len(part.known.counterexamples),
-        )
-
-    def write_tensors(self, tensors: Mapping[str, np.ndarray]) -> str:
-        """Write arrays; return the sha256, empty if there are none."""
-        import numpy as np
-        from safetensors.numpy import save
-
-        plain = {name: np.asarray(array, order="C") for name, array in tensors.items()}
-        return self._write(save(plain), "safetensors") if plain else ""
-
-    def write_about(self, value: RelationFile | UnrelatedFile) -> str:
-        """Write a relation without its arrays, or the sentences in which none holds; return the sha256."""
-        content = json.dumps(asdict(value, dict_factory=_stored), ensure_ascii=False)
-        return self._write(content.encode(), "json")
-
-    def _write(self, content: bytes, ending: str) -> str:
-        digest = hashlib.sha256(content).hexdigest()
-        place = self.folder / f"{digest}.{ending}"
-        if not place.is_file() or read_bytes(place, error=ModelError) != content:
-            write_bytes(place, content)
-        return digest
-
-
-def _stored(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Leave out optional fields without a value, so that an object has the same bytes in every version of erda."""
-    return {name: value for name, value in fields if value or name not in OPTIONAL}
 
 
 class Store:
@@ -250,11 +169,11 @@ class Store:
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
-    def read(self, number: int) -> State:
-        """Read a version."""
+    def read(self, number: int, *, mend: bool = False) -> State:
+        """Read a version; with `mend`, even if `extractor.json` is damaged."""
         from erda.methods.base import Checkpoint
 
-        version = self.version_file(number)
+        version = self._read_file(number) if mend else self.version_file(number)
         parts = [self.objects.read_relation(files) for files in version.relations]
         kept = [iter(part.kept) for part in parts]
         others = self.objects.read_tensors(version.shared)
@@ -273,6 +192,20 @@ class Store:
         known = tuple(part.known for part in parts)
         unrelated = self.objects.read_unrelated(version.unrelated)
         return State(version.stamp, known, learned if known else None, unrelated, version.thresholds)
+
+    def before(self) -> int:
+        """The version before the current one: the next older one if the file of the current one is damaged."""
+        current, numbers = self.head().current, self.numbers()
+        try:
+            found = self._read_file(current).stamp.parent
+        except ModelError:
+            found = max((number for number in numbers if number < current), default=None)
+        if found is None:
+            raise DataError("There is nothing to undo: this is the first version.")
+        if found not in numbers:
+            there = ", ".join(map(str, numbers))
+            raise DataError(f"There is nothing to undo: version {found} was removed. Versions on disk: {there}.")
+        return found
 
     def current(self) -> VersionInfo:
         """The current version's line of the history."""
@@ -338,7 +271,7 @@ class Store:
         others = {f"shared.{name}": tensor for name, tensor in learned.shared.items()} if learned else {}
         others |= {f"encoder.{name}": tensor for name, tensor in learned.weights.items()} if learned else {}
         version = VersionFile(
-            replace(state.stamp, identity=token_hex(16)),
+            state.stamp,
             learned.n_tasks if learned else 0,
             tuple(map(self.objects.write_relation, parts_of(state))),
             tuple(places[example.relation or ""] for example in learned.kept) if learned else (),
@@ -348,11 +281,31 @@ class Store:
             len(state.unrelated),
             state.thresholds,
         )
-        version = self._numbered(version)
+        return replace(state, stamp=self._add(version))
+
+    def forget(self, relation: str) -> None:
+        """Write the current version without a relation; of the other relations, only the names are read.
+
+        A relation whose name is damaged is dropped by any name that no other relation has.
+        """
+        version, found = self.version_file(self.head().current), dict[int, Relation]()
+        for place, files in enumerate(version.relations):
+            with suppress(ModelError):
+                found[place] = self.objects.read_about(files).known.relation
+        unread = [place for place in range(len(version.relations)) if place not in found]
+        if len(unread) == 1 and find_relation(relation, found.values()) is None:
+            self._add(version.without(unread[0], relation))
+            return
+        gone = known_relation(relation, found.values())
+        self._add(version.without(next(place for place, one in found.items() if one is gone), gone.id))
+
+    def _add(self, version: VersionFile) -> Stamp:
+        """Write the file of the next version, and make it current."""
+        version = self._numbered(replace(version, stamp=replace(version.stamp, identity=token_hex(16))))
         stamp = version.stamp
         write_json(self._version_path(stamp.number), sealed(version))
         write_json(self.folder / HEAD, sealed(StoreHead(FORMAT, stamp.number, stamp.number, stamp.identity)))
-        return replace(state, stamp=stamp)
+        return stamp
 
     def _numbered(self, version: VersionFile) -> VersionFile:
         """Give a version a number that was never current; it replaces an equal one that a kill left behind.
@@ -393,6 +346,41 @@ class Store:
                     raise WriteError(f"{path} cannot be removed. Fix this and run the same command again.")
             if not any(folder.glob("*")):
                 remove_own(folder)
+
+
+class DerivedArrays:
+    """The derived arrays of one version of a store, by name."""
+
+    def __init__(self, store: Store, identity: str) -> None:
+        self._store, self._identity = store, identity
+
+    def load(self) -> dict[str, np.ndarray] | None:
+        """Read the arrays; None if they are not on disk or cannot be trusted."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import load
+
+        with suppress(OSError, SafetensorError):
+            found = (self._store.folder / DERIVED).read_bytes()
+            if found[:SEAL_BYTES] == self._seal(found[SEAL_BYTES:]):
+                return load(found[SEAL_BYTES:])
+        return None
+
+    def save(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Write the arrays if they are large and the version is current; a store that cannot be written stays as is."""
+        from safetensors.numpy import save
+
+        if sum(array.nbytes for array in arrays.values()) < LEAST_BYTES:
+            return
+        content = save(dict(arrays))
+        with suppress(ErdaError):  # read-only, full disk, gone, or locked by a process that teaches
+            self._store.head()  # the lock would create a folder that is gone
+            with locked(self._store.folder, busy="busy", wait=0):
+                if self._store.head().identity == self._identity:
+                    write_bytes(self._store.folder / DERIVED, self._seal(content) + content)
+
+    def _seal(self, content: bytes) -> bytes:
+        key = hashlib.sha256(f"{DERIVED_FORMAT} {__version__} {self._identity}".encode()).digest()
+        return hashlib.blake2b(content, key=key, digest_size=SEAL_BYTES).digest()
 
 
 def _named(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

@@ -29,6 +29,7 @@ from erda.data.formats.jsonl_examples import EntityRow, Identifier, other_fields
 from erda.data.own_data import refuse_spreadsheet
 from erda.errors import DataError, SettingsError, unknown_name
 from erda.files import decode, decode_json, user_path
+from erda.text.keys import plain
 from erda.text.marks import Mark
 from erda.text.reading import Faults, read_lines
 
@@ -191,7 +192,7 @@ class AnnotatedText:
 
     def keys(self) -> list[str]:
         """The entity behind each mention: its id, else its name."""
-        return [one.id or mention_key(one.name or self.text[one.span[0] : one.span[1]]) for one in self.entities]
+        return [one.id or plain(one.name or self.text[one.span[0] : one.span[1]]) for one in self.entities]
 
     def triples(self) -> set[tuple[str, str, str]]:
         """The annotated triples: entity, relation, entity."""
@@ -209,12 +210,7 @@ class AnnotatedText:
             for (first, last), key in zip(spans, keys, strict=True):
                 if first < end and start < last:
                     return key
-        return mention_key(entity.resolved or entity.name)
-
-
-def mention_key(name: str) -> str:
-    """A name in lower case with single spaces."""
-    return " ".join(name.split()).casefold()
+        return plain(entity.resolved or entity.name)
 
 
 def is_annotated(source: object) -> TypeGuard[str | Path | Sequence[AnnotatedText | Mapping[str, Any]]]:

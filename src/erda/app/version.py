@@ -36,21 +36,24 @@ from erda.app.entities import (
     tagged_sentences,
 )
 from erda.app.inputs import MOST_CHARACTERS, ExampleInput, check_text, example_of, examples_of, known_relation
+from erda.app.judged import Judged, settled
 from erda.app.open_text import open_head, pairs_of
-from erda.app.state import State, TaughtRelation, Thresholds
+from erda.app.state import State, TaughtRelation, Thresholds, judged_pairs
 from erda.encoders.contract import Encoder, unit_rows
 from erda.errors import DataError
 from erda.methods.base import Method
 from erda.methods.open_head import OpenHead, compete
 from erda.methods.posterior import Posterior
 from erda.text.keys import entity_key, ordered_pairs
+from erda.text.language import warn_of_language
 from erda.text.names import NameTagger
 from erda.text.pronouns import is_pronoun, may_be_related, with_pronouns
 from erda.types import Entity, Example, Relation, Span
 
 if TYPE_CHECKING:
-    from erda.app.version_log import DerivedArrays
+    from erda.app.store import DerivedArrays
 
+ENGLISH_ENCODERS = ("minilm", "mpnet")
 NOTHING_TAUGHT = "No relation is known: teach one first."
 TOP = 5  # ranked relations per answer
 AT_ONCE = 1024  # questions between two calls of `progress`
@@ -70,6 +73,13 @@ class Scored:
     scores: np.ndarray  # of the method
     confidences: np.ndarray
     least: float | None
+    confirmed: np.ndarray | bool = False  # by a person (`judged.py`)
+    ruled_out: np.ndarray | bool = False
+
+    def settled(self, questions: Sequence[Example], judged: Judged) -> Scored:
+        """The same, given what people said about these pairs."""
+        found = settled(self.confidences, questions, self.relations, judged)
+        return Scored(self.relations, self.scores, found[0], self.least, *found[1:])
 
     @property
     def ranks(self) -> np.ndarray:
@@ -79,13 +89,15 @@ class Scored:
     def holds(self, thresholds: Thresholds | None, least: float | None = None) -> np.ndarray:
         """Whether each relation is an answer, [n, n_relations]: `least`, or fitted thresholds, or the default."""
         if least is not None:
-            return self.confidences >= least
-        if thresholds is not None:
-            return self.confidences >= np.array([thresholds.of(one) for one in self.relations])
-        if self.least is not None:
-            return self.confidences >= self.least
-        known = self.confidences.sum(axis=1, keepdims=True) >= LEAST_KNOWN
-        return np.asarray(known & (np.arange(len(self.relations)) == self.ranks[:, :1]))
+            likely = self.confidences >= least
+        elif thresholds is not None:
+            likely = self.confidences >= np.array([thresholds.of(one) for one in self.relations])
+        elif self.least is not None:
+            likely = self.confidences >= self.least
+        else:
+            likely = self.confidences.sum(axis=1, keepdims=True) >= LEAST_KNOWN
+            likely = likely & (np.arange(len(self.relations)) == self.ranks[:, :1])
+        return np.asarray((likely | self.confirmed) & ~np.asarray(self.ruled_out))
 
 
 class Version:
@@ -163,6 +175,11 @@ class Version:
         return found if found and found.in_text == in_text else None
 
     @cached_property
+    def judged(self) -> Judged:
+        """What people said about entity pairs; it decides the answers about them."""
+        return judged_pairs(self.state)
+
+    @cached_property
     def _exemplars(self) -> dict[str | None, Example]:
         return {one.relation: one for one in self.method.kept}
 
@@ -186,6 +203,7 @@ class Version:
         `min_confidence` replaces the thresholds of the version and the default.
         """
         questions, answers = examples_of(given), list[Answer]()
+        self.warn_of_language(one.tokens for one in questions)
         for start in range(0, len(questions), AT_ONCE):
             some = questions[start : start + AT_ONCE]
             answers += self.answer_pairs(some, top=top, min_confidence=min_confidence)
@@ -204,8 +222,8 @@ class Version:
     ) -> Extraction:
         """Predict the relation of every ordered pair of entities that share a sentence of a text.
 
-        `entities` are names, or character offsets (`Mark`). Without them a tagger finds them: the pipeline of
-        `erda data get entities`, an installed pipeline of spaCy, else capital letters and the names in taught examples.
+        `entities` are names, or character offsets (`Mark`). Without them, the pipeline of `erda data get entities` or
+        an installed one of spaCy finds them, together with capital letters and the names in taught examples.
         `pronouns` are asked about as well (`erda.text.pronouns`), except beside offsets, which name every mention.
         """
         return self.answer_texts(
@@ -233,9 +251,11 @@ class Version:
 
     def over(self, encoder: Encoder) -> Version:
         """Return this version over another encoder with the same weights, such as a caching one."""
-        method = forked(self.method)
-        method.encoder = encoder
-        return Version(self.state, self._build, method)
+        method, head = self.fitted
+        other = Version(self.state, self._build, forked(method))
+        other.method.encoder = encoder
+        other.judged, other.fitted = self.judged, (other.method, head)
+        return other
 
     def questions(self, text: str, entities: Entities = None, *, pronouns: bool = True) -> PairQuestions:
         """List the entity pairs of a text that `extract` asks about."""
@@ -250,6 +270,7 @@ class Version:
         return [self._pairs_of(*both, pronouns=pronouns) for both in zip(texts, tagged, strict=True)]
 
     def _pairs_of(self, text: str, tagged: Tagged, *, pronouns: bool) -> PairQuestions:
+        note = self.warn_of_language(one.tokens for one in tagged.sentences)
         is_asked = may_be_related if pronouns and tagged.tagger != GIVEN else None
         sentences = with_pronouns(text, tagged.sentences) if is_asked else iter(tagged.sentences)
         pairs, places, n_entities, n_left_out = list[Example](), list[TextPlace](), 0, 0
@@ -264,8 +285,12 @@ class Version:
             ]
             n_entities += len({entity_key(one.name, one.id) for one in with_names.entities})
             n_left_out += found.n_left_out
-        hint = tagged.hint if n_entities else f"{NO_ENTITY} {tagged.hint}".strip()
+        hint = " ".join(filter(None, ("" if n_entities else NO_ENTITY, tagged.hint, note)))
         return PairQuestions(tuple(pairs), tuple(places), tagged.tagger, n_entities, n_left_out, hint)
+
+    def warn_of_language(self, sentences: Iterable[Sequence[str]]) -> str:
+        """Warn if most of the sentences are not English, but the encoder is; return the warning."""
+        return warn_of_language(sentences) if self.state.stamp.setup.encoder.name in ENGLISH_ENCODERS else ""
 
     @cached_property
     def taught_names(self) -> NameTagger | None:
@@ -279,7 +304,8 @@ class Version:
         """Explain an answer by the most similar taught examples and by the effect of each word."""
         example = replace(example_of(given), relation=None)
         shorter = list(_without_a_word(example))
-        answer, *others = self.answer_pairs([example, *(one for _, one in shorter)], top=len(self.relations))
+        asked = [example, *(one for _, one in shorter)]
+        answer, *others = self.answer_pairs(asked, top=len(self.relations), by_score=True)
         best, confidence = answer.ranked[0].relation, answer.ranked[0].confidence
         changes = [{one.relation: one.confidence for one in other.ranked}[best] - confidence for other in others]
         effects = [
@@ -293,8 +319,8 @@ class Version:
         similarities = (vectors[1:] @ vectors[0]).tolist()
         nearest = [Neighbour(one, value) for one, value in zip(lessons, similarities, strict=True)]
         nearest.sort(key=lambda one: -one.similarity)
-        short = replace(answer, ranked=answer.ranked[:TOP])
-        return Explanation(short, tuple(nearest[:TOP]), tuple(effects))
+        (answer,) = self.answer_pairs([example], top=TOP)
+        return Explanation(answer, tuple(nearest[:TOP]), tuple(effects))
 
     def answer_pairs(
         self,
@@ -304,16 +330,19 @@ class Version:
         top: int,
         min_confidence: float | None = None,
         tagged: bool = False,
+        by_score: bool = False,
     ) -> list[Answer]:
         """Answer pairs that a person marked, or all pairs of some sentences, of which `sentences` are the keys.
 
-        `tagged`: the installed tagger adds types to untyped taught examples.
+        `tagged`: the installed tagger adds types to untyped taught examples. `by_score` ignores what people said about
+        these very pairs.
         """
         if not questions:
             return []
         if min_confidence is not None and not 0 <= min_confidence <= 1:
             raise DataError(f"min_confidence: must be between 0 and 1, got {min_confidence}.")
         found = self._scored(questions, sentences, tagged=tagged)
+        found = found if by_score else found.settled(questions, self.judged)
         names, exemplars = found.relations, self._exemplars
         holds = found.holds(self._thresholds(in_text=sentences is not None), min_confidence)
         answers = []

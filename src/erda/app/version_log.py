@@ -7,9 +7,8 @@ from its own examples. If the method trains the encoder, all relations are relea
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,24 +17,20 @@ from typing import Any
 
 import numpy as np
 
-from erda import __version__
 from erda.answers import Progress
 from erda.app.state import NOTHING, Setup, Stamp, State, TaughtRelation, now
-from erda.app.store import DERIVED, Store
+from erda.app.store import DerivedArrays, Store
 from erda.app.version import NOTHING_TAUGHT, Version, forked
 from erda.encoders import BY_MODE, build_encoder, encoder_settings
 from erda.encoders.contract import Encoder
 from erda.encoders.onnx_encoder import packaged_names
 from erda.errors import DataError, ErdaError, ModelError
-from erda.files import locked, remove_left_lock, write_bytes
+from erda.files import remove_left_lock
 from erda.methods import DEFAULT_METHOD, find_method
 from erda.methods.base import Checkpoint, Method
 from erda.types import EncoderSpec, Task
 
 DEFAULT_ENCODER = "minilm"
-FORMAT = 5  # raise it whenever the same examples lead to other arrays
-LEAST_BYTES = 1_000_000  # smaller arrays are computed faster than they are written
-SEAL_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,41 +107,6 @@ def _key(spec: EncoderSpec) -> str:
     return f"{spec.name} {spec.fingerprint} {sorted(spec.settings.items())}"
 
 
-class DerivedArrays:
-    """The derived arrays of one version of a store, by name."""
-
-    def __init__(self, store: Store, identity: str) -> None:
-        self._store, self._identity = store, identity
-
-    def load(self) -> dict[str, np.ndarray] | None:
-        """Read the arrays; None if they are not on disk or cannot be trusted."""
-        from safetensors import SafetensorError
-        from safetensors.numpy import load
-
-        with suppress(OSError, SafetensorError):
-            found = (self._store.folder / DERIVED).read_bytes()
-            if found[:SEAL_BYTES] == self._seal(found[SEAL_BYTES:]):
-                return load(found[SEAL_BYTES:])
-        return None
-
-    def save(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Write the arrays if they are large and the version is current; a store that cannot be written stays as is."""
-        from safetensors.numpy import save
-
-        if sum(array.nbytes for array in arrays.values()) < LEAST_BYTES:
-            return
-        content = save(dict(arrays))
-        with suppress(ErdaError):  # read-only, full disk, gone, or locked by a process that teaches
-            self._store.head()  # the lock would create a folder that is gone
-            with locked(self._store.folder, busy="busy", wait=0):
-                if self._store.head().identity == self._identity:
-                    write_bytes(self._store.folder / DERIVED, self._seal(content) + content)
-
-    def _seal(self, content: bytes) -> bytes:
-        key = hashlib.sha256(f"{FORMAT} {__version__} {self._identity}".encode()).digest()
-        return hashlib.blake2b(content, key=key, digest_size=SEAL_BYTES).digest()
-
-
 class VersionLog:
     """All versions of an extractor. `current` answers questions and is never modified, only replaced.
 
@@ -158,12 +118,24 @@ class VersionLog:
         self.lock = RLock()
         self.current = Version(State(Stamp(0, None, now(), "begun", NOTHING)), self._build)
 
+    @property
+    def state(self) -> State:
+        """The state of the current version; before the first teaching, with the requested setup."""
+        state = self.current.state
+        if state.stamp.setup is not NOTHING:
+            return state
+        return replace(state, stamp=replace(state.stamp, setup=self.builder.setup()))
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder of the current version, or the one that a first teaching will use."""
+        state = self.state
+        return self.current.method.encoder if state.known else self.builder.blank(state.stamp.setup).encoder
+
     def load(self, version: int | None, *, relearn: bool, progress: Progress | None) -> None:
         """Load the store if there is one; make `version` the current one first, or `relearn` all examples."""
         if version is not None:
-            self.store.refuse_missing(version)
-            with self.store.writing(mend=True):
-                self.store.point(version)
+            self.point(version, check=self.builder.setup if relearn else self._refuse_other)
         if self.store.exists():
             self.relearn(progress) if relearn else self.refresh()
 
@@ -221,7 +193,8 @@ class VersionLog:
     def _write(self, after: State, method: Method | None) -> Version:
         before = self.current.state
         if after.thresholds:
-            after = replace(after, thresholds=after.thresholds.only([one.id for one in after.known]))
+            gone = {one.id for one in before.known} - {one.id for one in after.known}
+            after = replace(after, thresholds=after.thresholds.without(*gone))
         stamp = replace(after.stamp, parent=before.stamp.number, time=now())
         self.current = self.made(self.store.write(replace(after, stamp=stamp)), method)
         return self.current
@@ -251,12 +224,30 @@ class VersionLog:
             return self.current
         return self.made(self.store.read(number))
 
-    def point(self, number: int) -> int:
-        """Make a version the current one, if it can be read; the caller holds the lock."""
-        found = self.at(number)
-        self.store.point(number)
-        self.current = found
-        return number
+    def point(self, number: int | None, *, check: Callable[[Setup], object] = id) -> int:
+        """Make a version the current one (None: the one before), once it is read and its setup passes the `check`.
+
+        The files of the version that was current are not needed.
+        """
+        if number is not None:
+            self.store.refuse_missing(number)
+        elif self.current.state.stamp.setup is NOTHING and not self.store.exists():
+            raise DataError(NOTHING_TAUGHT)
+        with self.lock, self.store.writing(mend=number is not None):
+            number = self.store.before() if number is None else number
+            found = self.made(self.store.read(number, mend=True))
+            check(found.state.stamp.setup)
+            self.store.point(number)
+            self.current = found
+            return number
+
+    def forget(self, relation: str) -> int:
+        """Drop a relation with its examples; the files of the others are not needed."""
+        if self.current.state.stamp.setup is NOTHING and not self.store.exists():
+            raise DataError(NOTHING_TAUGHT)
+        with self.lock, self.store.writing():
+            self.store.forget(relation)
+        return self.refresh()
 
     def purge(self, state: State) -> int:
         """Write the current version without a past, and remove all others; return the number of removed versions."""

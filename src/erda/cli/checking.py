@@ -11,19 +11,6 @@ from erda.cli.printing import print_fault
 from erda.errors import unknown_name
 
 Commands = argparse._SubParsersAction  # the action that holds the subcommands
-RENAMED = {  # former command -> its present spelling
-    "rename": "edit RELATION --name NEW",
-    "merge": "edit RELATION --into OTHER",
-    "describe": "edit RELATION --description TEXT",
-    "declare": "edit RELATION --types HEAD TAIL",
-    "judge": "teach RELATION SENTENCE --not",
-    "suggest": "review --list --relation RELATION",
-    "history": "versions",
-    "undo": "versions --undo",
-    "prune": "versions --keep N",
-    "data list": "list datasets",
-    "data check": "data convert FILE",
-}
 
 
 class Parser(argparse.ArgumentParser):
@@ -36,8 +23,6 @@ class Parser(argparse.ArgumentParser):
             return
         if not isinstance(action, Commands):
             fault = unknown_name((*action.option_strings, "word")[0], str(value), map(str, action.choices))
-        elif present := RENAMED.get(f"{self.prog} {value}".removeprefix("erda ")):
-            fault = f"Unknown command '{value}'. Use: erda {present}."
         else:
             fault = unknown_name("command", str(value), action.choices)
         raise argparse.ArgumentError(None, fault)

@@ -1,4 +1,4 @@
-"""`erda corpus build | stats | index | augment | train | pairs | background`."""
+"""`erda corpus build | index | augment | train | pairs | background`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import json
 import shlex
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,9 +25,13 @@ EXAMPLES = """examples:
   erda corpus build tagged.jsonl.gz --out corpora/mine
 """
 BUILD_ABOUT = "Build a corpus of tagged JSONL, a Wikipedia dump or plain text; the same command resumes or verifies it."
-BUILD_EXAMPLES = """examples:
+BUILD_EXAMPLES = """\
+Without a SOURCE, the command counts the rows, entity pairs, entities, lengths and dropped rows of the corpus in DIR.
+
+examples:
   erda corpus build tagged.jsonl.gz --out corpora/mine
   erda corpus build enwiki-latest-pages-articles.xml.bz2 --out corpora/enwiki --workers 8 --exclude test.jsonl
+  erda corpus build --out corpora/mine
 """
 BUILD_SETS = (
     "format (jsonl, wikipedia or text; default: by file name), max_pairs (12) per sentence, max_tokens (250), "
@@ -69,7 +74,7 @@ def add_parser(subparsers: Commands[argparse.ArgumentParser]) -> None:
     commands = group.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     parser = add_command(commands, "build", BUILD_ABOUT, BUILD_EXAMPLES, build)
-    parser.add_argument("sources", metavar="SOURCE", type=Path, nargs="+", help="files to read; .gz and .bz2 too")
+    parser.add_argument("sources", metavar="SOURCE", type=Path, nargs="*", help="files to read; .gz and .bz2 too")
     parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="folder of the corpus")
     _add_exclude(parser)
     parser.add_argument("--names", metavar="FILE", help="plain text: entity names, one per line [tab id]")
@@ -77,10 +82,6 @@ def add_parser(subparsers: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("--spacy", metavar="MODEL", help=about)
     parser.add_argument("--workers", metavar="N", type=positive, help="processes that parse wikitext (default: 1)")
     add_sets(parser, BUILD_SETS)
-
-    about = "Count rows, entity pairs, entities, repeated pairs, lengths, sources and dropped rows."
-    parser = add_command(commands, "stats", about, "examples:\n  erda corpus stats corpora/mine\n", show_stats)
-    parser.add_argument("corpus", metavar="DIR", type=Path, help="folder of a corpus")
 
     about = "Embed all sentences of a corpus and build a nearest-neighbour index."
     parser = add_command(commands, "index", about, INDEX_EXAMPLES, index_corpus)
@@ -96,7 +97,7 @@ def add_parser(subparsers: Commands[argparse.ArgumentParser]) -> None:
     parser = add_command(commands, "augment", about, AUGMENT_EXAMPLES, augment)
     parser.add_argument("file", metavar="FILE", type=Path, help="labelled examples in any format of docs/data.md")
     parser.add_argument("--corpus", metavar="DIR", type=Path, required=True, help="corpus with an index")
-    about = "output file (default: FILE's name + .extra.jsonl)"
+    about = "output file (default: FILE's name up to its first dot + .extra.jsonl)"
     parser.add_argument("--out", metavar="FILE", type=Path, help=about)
     add_overwrite(parser)
     parser.add_argument("--known", metavar="FILE", type=Path, nargs="+", default=[], help="sentences to skip")
@@ -141,10 +142,13 @@ def _add_model(parser: argparse.ArgumentParser, default: str) -> None:
 
 
 def build(args: argparse.Namespace) -> None:
-    """Build a corpus and print the numbers of rows and of dropped rows."""
+    """Build a corpus and print the numbers of rows and of dropped rows; without sources, print its counts."""
     from erda.corpus.corpus_build import build_corpus
     from erda.corpus.sources import BuildSettings
 
+    if not args.sources:
+        _show_stats(args.out)
+        return
     flags = {name: value for name in ("names", "spacy", "workers") if (value := getattr(args, name)) is not None}
     settings = settings_of(BuildSettings, args.sets, flags, what="setting of a build")
     manifest = build_corpus(args.sources, args.out, exclude=args.exclude, settings=settings)
@@ -161,25 +165,15 @@ def _print_dropped(manifest: Manifest) -> None:
         print_line(f"  {n:>12,}  {reason}" + (f"  (first: {places[reason]})" if reason in places else ""))
 
 
-def show_stats(args: argparse.Namespace) -> None:
+def _show_stats(folder: Path) -> None:
     """Print the counts of a corpus."""
     from erda.corpus.corpus_store import CorpusStore
 
-    store = CorpusStore.open(args.corpus)
-    stats = store.stats()
-    lengths = f"mean {stats.length_mean:.1f}, median {stats.length_median:.0f}, 95 % up to {stats.length_p95:.0f}"
-    for name, value in (
-        ("rows", f"{stats.n_rows:,}"),
-        ("sentences", f"{stats.n_sentences:,}"),
-        ("entity pairs", f"{stats.n_pairs:,}"),
-        ("repeated pairs", f"{stats.repeated_pairs:,} ({stats.rows_of_repeated / stats.n_rows:.1%} of the rows)"),
-        ("entities", f"{stats.n_entities:,}"),
-        ("documents", f"{stats.n_documents:,}"),
-        ("tokens", f"{lengths}, longest {stats.length_max}"),
-        ("version", store.digest[:12]),
-        ("excluded", ", ".join(store.manifest.excluded_from) or "nothing"),
-    ):
-        print_line(f"{name:<18} {value}")
+    store = CorpusStore.open(folder)
+    counts = asdict(store.stats()) | {"version": store.digest[:12]}
+    counts["excluded"] = ", ".join(store.manifest.excluded_from) or "nothing"
+    shown = {name: one if isinstance(one, str) else f"{one:,.10g}" for name, one in counts.items()}
+    print_columns("<<", [(name.removeprefix("n_").replace("_", " "), one) for name, one in shown.items()])
     print_line("Sources (rows before removing duplicates):")
     for source in store.manifest.sources:
         print_line(f"  {source.n_rows:>12,}  {Path(source.path).name}")

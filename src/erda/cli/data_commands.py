@@ -10,7 +10,7 @@ from pathlib import Path
 from erda.cli.checking import Commands, add_command, named_path
 from erda.cli.printing import print_columns, print_line, print_note
 from erda.cli.store_options import add_overwrite, add_rows, chosen
-from erda.errors import ErdaError, counted, not_installed, one_line
+from erda.errors import DataError, ErdaError, counted, not_installed, one_line, unknown_name
 
 LIST = """examples:
   erda list methods
@@ -148,10 +148,13 @@ LISTS: dict[str, Callable[[], Iterator[Entry]]] = {
 def get_files(options: argparse.Namespace) -> None:
     """Fetch a dataset or the entity tagger, or build the larger encoder."""
     from erda.data import entity_model
-    from erda.data.catalogue import GITHUB
+    from erda.data.catalogue import DATASETS, GITHUB
     from erda.data.fetch import get_dataset
     from erda.encoders.onnx_encoder import BUILT
 
+    names = (*DATASETS, entity_model.NAME, BUILT)
+    if options.name not in names:
+        raise DataError(unknown_name("name", options.name, names))
     if options.name == BUILT:
         from erda.encoders.weights import graph_builder
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command
@@ -61,12 +62,19 @@ def run(options: argparse.Namespace) -> None:
 
 
 def demonstrate_extractor(folder: Path) -> None:
-    """Teach four relations, ask, teach a fifth, and ask again; an existing extractor is reset first."""
+    """Teach four relations, ask, teach a fifth, and ask again; an extractor in `folder` is kept as it is."""
     from erda.app.extractor import Extractor
 
-    extractor = Extractor.open(folder)
-    if extractor.history():
-        extractor.rollback(extractor.history()[0].number)
+    mine = Extractor.open(folder)
+    with TemporaryDirectory() as other:
+        _demonstrate(mine if not mine.history() else Extractor.open(other))
+    show("Ask it yourself:")
+    program = "erda" if shutil.which("erda") else shlex.quote(sys.argv[0])  # make demo does not activate .venv
+    question = shlex.quote("[[The Long Field]] is a story by {{Jane Marsh}}.")
+    show(f"  echo {question} | {program} predict --store {shlex.quote(str(folder))}")
+
+
+def _demonstrate(extractor: Extractor) -> None:
     show("An extractor of your own learns four relations, from five sentences each:")
     extractor.teach_many(PARTS["lessons"])
     for relation, sentences in PARTS["lessons"].items():
@@ -83,10 +91,6 @@ def demonstrate_extractor(folder: Path) -> None:
     kept = f"{before} of {n} before, {after} of {n} after"
     show(f"Correct relation ranked first: {kept} for the first four relations; {new} of {n_new} for the fifth.")
     show("A question mark means that the confidence is too low; the answer is then 'none'.")
-    show("Ask it yourself:")
-    program = "erda" if shutil.which("erda") else shlex.quote(sys.argv[0])  # make demo does not activate .venv
-    question = shlex.quote("[[The Long Field]] is a story by {{Jane Marsh}}.")
-    show(f"  echo {question} | {program} predict --store {shlex.quote(str(folder))}")
 
 
 def _ask(extractor: Extractor, questions: Sentences, *, is_shown: bool = True) -> int:

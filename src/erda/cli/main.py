@@ -9,13 +9,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from importlib import import_module
 
 from erda import __version__
 from erda.cli.checking import Parser
-from erda.cli.printing import PrintableOutput, print_fault, print_line
+from erda.cli.printing import PrintableOutput, print_fault, print_line, print_note
 from erda.errors import EXTRAS, ErdaError, not_installed
 
 # Title -> module of erda.cli -> its commands. Only the module of the command that runs is imported.
@@ -26,7 +27,7 @@ GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
         "review_commands": ("review",),
         "predict_commands": ("predict", "extract", "evaluate", "tune"),
         "version_commands": ("versions", "export"),
-        "serve_commands": ("serve",),
+        "serve_commands": ("serve", "mcp"),
     },
     "experiments": {"run_commands": ("run", "paper", "report")},
     "data and unlabelled text": {"data_commands": ("list", "data"), "corpus_commands": ("corpus",)},
@@ -85,6 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAULT
     options = parser.parse_args(words)
     options.arguments = words  # recorded by some commands
+    warnings.showwarning = lambda message, *_, **__: print_note(str(message))
     return _run(options)
 
 

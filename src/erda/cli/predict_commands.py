@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ from erda.cli.store_options import (
     progress_bar,
     say_what_is_known,
 )
-from erda.errors import SettingsError, counted
+from erda.errors import DataError, SettingsError, counted
 
 if TYPE_CHECKING:
     from erda.app.answer_files import AnswerCounts, FileQuestions, PlainRow
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 PREDICT = """\
 A row that cannot be read gets an 'error' instead of an answer, is listed at the end, and makes the exit status 2. With
---out, Ctrl-C keeps the rows so far.
+--out, Ctrl-C keeps the rows so far in NAME.partial.csv beside OUT.
 
 examples:
   erda predict "[[SpaceX]] was founded in 2002 by {{Elon Musk}}."
@@ -39,13 +40,15 @@ examples:
 EXTRACT = """\
 Each line is a text. A line of a .jsonl file is an object with 'text' and optionally 'id' and 'entities' (character
 span, type); a .csv or .xlsx file has a column 'text'. Entities come from the row, or from --entity or --names. Without
-them, the tagger of 'erda data get entities' finds them; without that tagger, entities are runs of capitalised words and
+them, the tagger of 'erda data get entities' and capital letters find them; without that tagger, capital letters and
 the names in taught examples. The last line of the output names the tagger. Pronouns count as entities;
-'head_resolved' and 'tail_resolved' are the names they stand for. With --out, Ctrl-C keeps the rows so far.
+'head_resolved' and 'tail_resolved' are the names they stand for. With --out, Ctrl-C keeps the rows so
+far in NAME.partial.csv beside OUT.
 
 examples:
   erda extract news.txt --entity SpaceX --entity "Elon Musk"
   erda extract news.txt --names my-names.txt --out found.csv
+  erda extract news.txt --out found.graphml
 """
 EVALUATE = """\
 A .jsonl file of texts with 'entities' and 'relations' (docs/teaching.md) evaluates `erda extract`: precision, recall
@@ -83,6 +86,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     _add_input(extract, "text file, read line by line, or a sentence (default: -, standard input)")
     extract.add_argument("--entity", action="append", metavar="NAME", help="an entity of the text (may be repeated)")
     extract.add_argument("--names", type=Path, metavar="FILE", help="entity names, one per line, or NAME, a tab and ID")
+    aliases = "names of the nodes of a graph: a SPELLING, a tab and its NAME or id on each line"
+    extract.add_argument("--aliases", type=Path, metavar="FILE", help=aliases)
     pairs = "likelier: the more confident direction; both: both if likely enough; all: pairs without a relation too"
     kinds = ("likelier", "both", "all")
     extract.add_argument("--pairs", choices=kinds, default="likelier", help=f"{pairs} (default: likelier)")
@@ -110,7 +115,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 
 def _add_input(parser: argparse.ArgumentParser, about: str) -> None:
     parser.add_argument("file", metavar="FILE", nargs="?", default=STANDARD_INPUT, help=about)
-    out = ".jsonl, .csv or .parquet file (default: print JSONL, or readable lines on a terminal)"
+    out = "file: .jsonl, .csv, .xlsx, .parquet, .graphml, .ttl, .cypher (default: print JSONL, or lines on a terminal)"
     parser.add_argument("--out", type=Path, metavar="OUT", help=out)
     add_overwrite(parser)
 
@@ -139,6 +144,8 @@ def run_extract(options: argparse.Namespace) -> None:
     if options.names and options.entity:
         raise SettingsError("Give --entity or --names, not both.")
     names = read_names(options.names) if options.names else dict.fromkeys(options.entity or ())
+    if options.aliases and options.out is None:
+        raise SettingsError("--aliases: only a graph has them; add --out FILE.graphml.")
     version = open_store(options).version
     with input_file(options.file, plain=True) as path:
         asked = chosen(options, "pairs", "pronouns", "min_confidence", "columns")
@@ -157,20 +164,23 @@ def run_extract(options: argparse.Namespace) -> None:
 def _answer(asking: FileQuestions, options: argparse.Namespace) -> AnswerCounts:
     """Show the answers or write them into a file."""
     from erda.app.answer_files import count_lines, show_answers, write_answers
+    from erda.text.names import read_names
 
-    names = getattr(options, "names", None)
-    inputs = [*([names] if names else []), *([0] if options.file == STANDARD_INPUT else [])]  # 0: standard input
+    names, aliases = (getattr(options, name, None) for name in ("names", "aliases"))
+    inputs = [*filter(None, (names, aliases)), *([0] if options.file == STANDARD_INPUT else [])]  # 0: standard input
 
     if options.out is None:
         answered = show_answers(asking, _show)
     else:
         total = count_lines(asking.path)
-        with progress_bar("answering") as progress:
+        with progress_bar("answering", unit="lines") as progress:
             more = {"overwrite": options.overwrite, "tick": lambda line: progress(line, max(line, total))}
+            more["aliases"] = read_names(aliases) if aliases else None
             answered = write_answers(asking, options.out, inputs=inputs, **more)
-        if answered.is_stopped:
-            rows = counted(answered.n_rows, "row")
-            options.kept = f"{options.out} holds the first {rows}." if answered.n_rows else "No row was answered."
+        if answered.partial:
+            rows = f"{answered.partial} holds the first {counted(answered.n_rows, 'row')}."
+            again = f"To start again: {shlex.join(['erda', *options.arguments])}"
+            options.kept = f"{rows if answered.n_rows else 'No row was answered.'} {again}"
             raise KeyboardInterrupt
         print_line(f"{options.out}: {counted(answered.n_rows, 'row')}")
     answered.faults.raise_if_any()
@@ -179,7 +189,7 @@ def _answer(asking: FileQuestions, options: argparse.Namespace) -> AnswerCounts:
 
 def _show(row: PlainRow) -> None:
     """Print a row as JSON, or as a readable line on a terminal."""
-    from erda.app.answer_files import by_relation
+    from erda.answers import by_relation
 
     if not sys.stdout.isatty():
         print_line(json.dumps(row))
@@ -204,6 +214,11 @@ def run_evaluate(options: argparse.Namespace) -> None:
     if options.find_entities:
         raise SettingsError("--find-entities: only annotated texts have entities to find (docs/teaching.md).")
     examples = read_examples(options.file, options.format, options.no_relation, columns=options.columns)
+    if all(one.relation is None for one in (*examples.examples, *examples.counterexamples, *examples.unrelated)):
+        raise DataError(
+            f"{options.file}: no row names a relation; add a column 'relation' (no_relation where none holds), or name "
+            "yours: --columns relation=NAME."
+        )
     with progress_bar("answering") as progress:
         found = extractor.evaluate(examples, min_confidence=options.min_confidence, progress=progress)
     asked = counted(found.n, "question")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
-import select
 import shlex
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +20,8 @@ from erda.cli.store_options import (
     chosen,
     command,
     input_file,
+    keys,
+    on_terminal,
     open_store,
     progress_bar,
 )
@@ -49,7 +49,6 @@ examples:
   erda review --list --relation "founded by" --text my-text.txt
   erda review --list --relation "founded by" --corpus my-corpus --n 5 --out suggested.csv
 """
-LEAST_RECENT = 5  # judged proposals before their share of right ones is displayed
 KEYS = "y yes, n no, s skip, u undo, q quit, ? help"
 
 
@@ -82,6 +81,8 @@ def run_review(options: argparse.Namespace) -> None:
         raise SettingsError(f"--{lists[0]}: only with --list.")
     elif options.file in (None, "-"):
         raise DataError("FILE: name a file; your answers are read from standard input.")
+    elif sys.stdin is None:
+        raise DataError("Standard input is closed; your answers are read from it.")
     else:
         _review(options)
 
@@ -93,7 +94,7 @@ def _review(options: argparse.Namespace) -> None:
     extractor = open_store(options)
     with input_file(options.file, plain=True) as path:
         rows = text_rows(path, options.columns)
-    resume = command(options, f"review {shlex.quote(options.file)}")
+    resume = shlex.join(["erda", *options.arguments])
     options.kept = f"All judgements are kept. To continue: {resume}"
     asked = chosen(options, "relation", "pronouns")
     with ExitStack() as stack:
@@ -101,10 +102,10 @@ def _review(options: argparse.Namespace) -> None:
             review = stack.enter_context(open_review(extractor, rows, progress=progress, **asked))
         if review.hint:
             print_note(review.hint)
-        with _keys() as read:
+        with keys() as read:
             _loop(review, read, undo=command(options, "versions --undo"))
         _say_counts(review)
-        if review.current:
+        if review.progress.n_left:
             print_line(f"To continue: {resume}")
 
 
@@ -159,6 +160,8 @@ def _loop(review: Review, read: Callable[[], str], *, undo: str) -> None:
         else:
             print_line(f"{KEYS}, or a number" if key == "?" else f"'{key}' is not a command: {KEYS}, or a number")
             _say_relations(relations)
+    if review.progress.n_left:
+        print_line(review.progress.progress)
     print_line(review.why_nothing)
 
 
@@ -175,18 +178,16 @@ def _say_counts(review: Review) -> None:
 
 
 def _show(review: Review, one: Candidate) -> None:
-    from erda.app.review import RECENT
-
     found, relations = review.progress, {own.id: own.name for own in review.version.relations}
-    name, n_recent = relations.get(one.relation, one.relation), min(len(found.right), RECENT)
+    name = relations.get(one.relation, one.relation)
     counts = f"judged {found.n_judged}, {found.n_left} left"
     if one.relation in found.n_yes or one.relation in found.n_no:
         counts += f"; {name}: {found.n_yes.get(one.relation, 0)} right, {found.n_no.get(one.relation, 0)} wrong"
-    if found.accepted is not None and n_recent >= LEAST_RECENT:
-        counts += f"; {100 * found.accepted:.0f} % of the last {n_recent} right"
     stands_for = "".join(
         f" ({entity.name} = {entity.resolved})" for entity in (one.example.head, one.example.tail) if entity.resolved
     )
+    if found.n_judged and found.progress:
+        print_line(found.progress)
     print_line()
     print_line(marked(one.example) + stands_for)
     head, tail = one.example.head.name, one.example.tail.name
@@ -200,7 +201,7 @@ def _command(read: Callable[[], str], n_relations: int) -> str:
     """Read a command; a number may have several digits if there are ten relations or more."""
     sys.stdout.flush()
     key = read().strip() or "?"
-    while key.isdecimal() and 10 * int(key) <= n_relations and sys.stdin.isatty():
+    while key.isdecimal() and 10 * int(key) <= n_relations and on_terminal():
         sys.stdout.write(f"{key} ")
         sys.stdout.flush()
         more = read().strip()
@@ -208,36 +209,3 @@ def _command(read: Callable[[], str], n_relations: int) -> str:
             break
         key += more
     return key.lower()
-
-
-@contextmanager
-def _keys() -> Iterator[Callable[[], str]]:
-    """Yield a function that reads the next command: a key on a terminal, otherwise a line."""
-    if os.name == "nt" or not sys.stdin.isatty():
-        yield _line
-        return
-    import termios
-    import tty
-
-    terminal = sys.stdin.fileno()
-    before = termios.tcgetattr(terminal)
-    try:
-        tty.setcbreak(terminal)
-        yield lambda: _key(terminal)
-    finally:
-        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
-
-
-def _line() -> str:
-    line = sys.stdin.readline()
-    return line.strip() or "?" if line else "q"
-
-
-def _key(terminal: int) -> str:
-    """Read a key; the rest of an escape sequence (an arrow key) is dropped."""
-    read = os.read(terminal, 1)
-    if read == b"\x1b":
-        while select.select([terminal], [], [], 0.01)[0]:
-            os.read(terminal, 32)
-        return "?"
-    return "q" if read in (b"", b"\x04") else read.decode(errors="ignore")

@@ -1,8 +1,9 @@
-"""`erda serve`: answer and teach over HTTP."""
+"""`erda serve | mcp`: answer and teach over HTTP, or as tools of a language model."""
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 
@@ -20,14 +21,18 @@ examples:
   erda serve my-extractor --engine ray --address auto
   erda serve my-extractor --host 0.0.0.0 --token-file token.txt --allow-host erda.example.org
 """
+MCP = """\
+A client starts this command and calls the tools relations, predict, extract, teach, judge and undo (docs/howto/mcp.md).
+
+examples:
+  erda mcp my-extractor
+"""
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
-    """Add the command to the parser."""
+    """Add the commands to the parser."""
     about = "Serve an extractor: a page for the browser, and calls for programs (docs/server.md)."
     serve = add_command(commands, "serve", about, SERVE, run_serve, brief="serve an extractor over HTTP, with a page")
-    store = "folder of the extractor; the first teaching creates it (default: $ERDA_STORE, else my-extractor)"
-    serve.add_argument("store", type=named_path, metavar="STORE", nargs="?", default=default_store(), help=store)
     serve.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="address (default: 127.0.0.1)")
     serve.add_argument("--port", type=int, default=8111, metavar="N", help="port (default: 8111; 0: any free port)")
     token = "file with the token that clients must send; created with a random token if missing"
@@ -39,6 +44,14 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     cluster = "Ray cluster: 'auto' or HOST:PORT (default: a cluster of this process)"
     serve.add_argument("--address", metavar="ADDRESS", help=cluster)
     serve.add_argument("--no-browser", action="store_true", help="do not open the page")
+
+    about = (
+        "Serve an extractor to a language model: tools of the Model Context Protocol over standard input and output."
+    )
+    mcp = add_command(commands, "mcp", about, MCP, run_mcp, brief="serve an extractor as tools of a language model")
+    store = "folder of the extractor; the first teaching creates it (default: $ERDA_STORE, else my-extractor)"
+    for one in (serve, mcp):
+        one.add_argument("store", type=named_path, metavar="STORE", nargs="?", default=default_store(), help=store)
 
 
 def run_serve(options: argparse.Namespace) -> None:
@@ -64,3 +77,12 @@ def run_serve(options: argparse.Namespace) -> None:
         serve_on_ray(settings, address=options.address, started=started)
     else:
         serve(settings, started=started)
+
+
+def run_mcp(options: argparse.Namespace) -> None:
+    """Serve until standard input ends."""
+    require("mcp")
+    from erda.serve.mcp_tools import serve_tools
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # else Python waits for the thread that reads standard input
+    serve_tools(options.store)

@@ -1,9 +1,10 @@
-"""Shared parts of the extractor commands: options, the store, input files, progress bars."""
+"""Shared parts of the extractor commands: options, the store, input files, progress bars, keys."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import select
 import shlex
 import shutil
 import sys
@@ -12,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from erda.cli.checking import named_path
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 STORE = "my-extractor"
 STANDARD_INPUT = "-"
+SILENCE = 10.0  # seconds between two lines of progress in a log
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
@@ -137,13 +140,18 @@ def _is_sentence(given: str, *, plain: bool) -> bool:
 
 
 @contextmanager
-def progress_bar(about: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a progress bar on a terminal; yield a function that receives (done, total)."""
+def progress_bar(about: str, *, unit: str = "it") -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar on a terminal, else a line on stderr every ten seconds; yield a function of (done, total)."""
     from tqdm import tqdm
 
-    with tqdm(desc=one_line(about), disable=None) as bar:
+    with tqdm(desc=one_line(about), disable=None, unit=f" {unit}") as bar:
+        said = monotonic()
 
         def progress(done: int, total: int) -> None:
+            nonlocal said
+            if bar.disable and monotonic() - said >= SILENCE:
+                print_line(f"{about}: {done:,} of {total:,}", file=sys.stderr, flush=True)
+                said = monotonic()
             bar.total = total
             bar.update(done - bar.n)
 
@@ -170,3 +178,44 @@ def say_what_is_known(options: argparse.Namespace) -> None:
     model = f", encoder in the folder {now.encoder}" if Path(now.encoder).is_absolute() else ""
     relations = counted(now.n_relations, "relation")
     print_line(f"{store.folder} knows {relations} from {source} (version {now.number}{model}).")
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+def on_terminal() -> bool:
+    """Whether a person can answer: standard input, which may be closed, is a terminal."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+@contextmanager
+def keys() -> Iterator[Callable[[], str]]:
+    """Yield a function that reads the next command: a key on a terminal, otherwise a line."""
+    if os.name == "nt" or not on_terminal():
+        yield _line
+        return
+    import termios
+    import tty
+
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    try:
+        tty.setcbreak(terminal)
+        yield lambda: _key(terminal)
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+def _line() -> str:
+    line = sys.stdin.readline() if sys.stdin else ""
+    return line.strip() or "?" if line else "q"
+
+
+def _key(terminal: int) -> str:
+    """Read a key; the rest of an escape sequence (an arrow key) is dropped."""
+    read = os.read(terminal, 1)
+    if read == b"\x1b":
+        while select.select([terminal], [], [], 0.01)[0]:
+            os.read(terminal, 32)
+        return "?"
+    return "q" if read in (b"", b"\x04") else read.decode(errors="ignore")

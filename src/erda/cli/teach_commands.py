@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from erda.cli.checking import Commands, add_command
-from erda.cli.printing import print_columns, print_line
+from erda.cli.printing import print_columns, print_line, print_note
 from erda.cli.store_options import (
     add_rows,
     add_store,
     chosen,
     command,
     input_file,
+    keys,
+    on_terminal,
     open_store,
     progress_bar,
     say_what_changed,
@@ -24,7 +26,7 @@ from erda.cli.store_options import (
     stored,
 )
 from erda.errors import DataError, SettingsError, counted
-from erda.types import NO_RELATION, Example, Relation
+from erda.types import NO_RELATION, Example, Relation, pair_in_sentence
 
 if TYPE_CHECKING:
     from erda.answers import Taught
@@ -124,10 +126,40 @@ def run_teach(options: argparse.Namespace) -> None:
     with progress_bar("teaching") as progress:
         extractor = open_store(options, create=options.holds and not nothing_new, progress=progress, **asked)
         if options.holds and not nothing_new:
-            print_line(str(_teach(extractor, options, reading, progress)))
+            if reading is None:
+                options.sentences = _confirmed(extractor, options)
+            taught = _teach(extractor, options, reading, progress)
+            for warning in taught.warnings if reading or not on_terminal() else ():
+                print_note(warning)
+            print_line(str(taught))
         elif not nothing_new:
             print_line(str(_teach_not(extractor, options, reading)))
     say_what_is_known(options)
+
+
+def _confirmed(extractor: Extractor, options: argparse.Namespace) -> list[Example]:
+    """Show each sentence as a statement. On a terminal, ask about those that look reversed."""
+    from erda.app.inputs import example_of, read_each
+    from erda.app.teach import exchanged, statement
+
+    examples = read_each(options.sentences, example_of)
+    found = extractor.reversed_examples(options.relation, examples) if examples and on_terminal() else []
+    doubted = set(map(pair_in_sentence, found))
+    kept = list[Example]()
+    with keys() as read:
+        for one in examples:
+            said = statement(one, options.relation)
+            if pair_in_sentence(one) not in doubted:
+                print_note(said)
+                kept.append(one)
+                continue
+            print_note(f"{said}: looks like the reverse of the other examples. y teach it, s swap, n leave it out?")
+            while (key := read().lower()) not in ("y", "s", "n", "q"):
+                pass
+            kept += {"y": [one], "s": [exchanged(one)]}.get(key, [])
+    if examples and not kept:
+        raise DataError("No sentence is left; nothing was taught.")
+    return kept
 
 
 def _teach(
@@ -248,11 +280,13 @@ def declarations(known: TaughtRelation) -> list[str]:
 
 def run_forget(options: argparse.Namespace) -> None:
     """Forget a relation or an example."""
-    extractor = open_store(options)
-    before = extractor.version.number
+    store = stored(options)
+    before = store.head().current
     if options.example is None:
-        extractor.forget(options.relation)
+        with store.writing():
+            store.forget(options.relation)
     else:
+        extractor = open_store(options)
         if options.relation == NO_RELATION:
             lessons = extractor.unrelated
         else:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from erda.cli.checking import Commands, add_command
+from erda.cli.checking import Commands, add_command, positive
 from erda.cli.printing import print_line
 from erda.cli.store_options import add_store, command, open_store, say_what_is_known, stored
-from erda.errors import counted
+from erda.errors import ModelError, counted
 
 VERSIONS = """\
 Old versions make --undo and --to possible, and they still contain forgotten relations and examples. --keep and --purge
@@ -38,7 +38,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     act = versions.add_mutually_exclusive_group()
     act.add_argument("--undo", action="store_true", help="return to the version before the current one")
     act.add_argument("--to", type=int, metavar="N", help="return to version N, an earlier or a later one")
-    act.add_argument("--keep", type=int, metavar="N", help="remove all versions except the newest N and the current")
+    act.add_argument("--keep", type=positive, metavar="N", help="remove all versions but the newest N and the current")
     purge = "keep only the current version, without its history; forgotten data cannot be restored"
     act.add_argument("--purge", action="store_true", help=purge)
     add_store(versions)
@@ -54,11 +54,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 def run_versions(options: argparse.Namespace) -> None:
     """List the versions, return to one of them, or remove some."""
     if options.undo:
-        extractor = open_store(options)
-        undone = extractor.version.state.stamp
-        extractor.undo()
-        redo = command(options, f"versions --to {undone.number}")
-        print_line(f"Undone: {undone.what}. To bring it back: {redo}")
+        print_line(_undo(options))
     elif options.to is not None:
         open_store(options, create=True, version=options.to)  # also repairs a damaged store
     elif options.purge or options.keep is not None:
@@ -70,6 +66,18 @@ def run_versions(options: argparse.Namespace) -> None:
     say_what_is_known(options)
 
 
+def _undo(options: argparse.Namespace) -> str:
+    """Return to the version before; the current one can be damaged."""
+    store = stored(options)
+    current = store.head().current
+    open_store(options, version=store.before())
+    try:
+        undone = store.version_file(current).stamp.what
+    except ModelError:
+        return f"Version {current} is damaged and no longer current."
+    return f"Undone: {undone}. To bring it back: {command(options, f'versions --to {current}')}"
+
+
 def _list_versions(options: argparse.Namespace) -> None:
     """Print a line for each version in local time; a star marks the current version."""
     from datetime import datetime
@@ -77,8 +85,11 @@ def _list_versions(options: argparse.Namespace) -> None:
     for one in stored(options).history():
         star = "*" if one.is_current else " "
         counts = f"relations: {one.n_relations:<4d}  examples: {one.n_examples:<5d}"
-        when = datetime.fromisoformat(one.time).astimezone()
-        print_line(f"{star}{one.number:4d}  {when:%Y-%m-%d %H:%M}  {counts}  {one.what}")
+        try:
+            when = f"{datetime.fromisoformat(one.time).astimezone():%Y-%m-%d %H:%M}"
+        except (ValueError, OverflowError):
+            when = f"{one.time[:16]:16}"
+        print_line(f"{star}{one.number:4d}  {when}  {counts}  {one.what}")
 
 
 def run_export(options: argparse.Namespace) -> None:

@@ -24,6 +24,9 @@ def get_dataset(
     `say` receives a line for each file. An interrupted fetch leaves only complete files; run it again to continue.
     """
     entry, folder = find_entry(name), folder or data_folder()
+    if not entry.needs:
+        say(f"{name}: embedded in erda; there is nothing to fetch.")
+        return folder
     missing = missing_files(entry, folder)
     if not entry.remote:
         require_files(name, (folder / file for file in missing), obtain=entry.obtain)

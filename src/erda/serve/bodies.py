@@ -106,6 +106,12 @@ def refuse_many(given: Sized, most: int, where: str) -> None:
         raise Refused(422, "too_many", f"{len(given):,} {where}; at most {most:,} at once.", where)
 
 
+def refuse_long(documents: Iterable[DocumentBody], most: int, remedy: str) -> None:
+    """Reject texts that are too long to be answered at once."""
+    if (size := sum(len(one.text) for one in documents)) > most:
+        raise Refused(422, "too_large", f"The text has {size:,} characters; at most {most:,} at once. {remedy}", "text")
+
+
 class PredictBody(ExampleBody):
     """One sentence, or many as `questions`."""
 
@@ -144,6 +150,14 @@ class ExtractBody(Body):
     top: Annotated[int, Field(ge=1, le=1_000)] = TOP
     min_confidence: Confidence | None = None
     pronouns: bool = True
+
+    def all_documents(self) -> list[DocumentBody]:
+        """The texts of the request."""
+        if (self.text is None) == (self.documents is None):
+            raise DataError("give either 'text' or 'documents'.")
+        return (
+            [DocumentBody(text=self.text or "", entities=self.entities)] if self.documents is None else self.documents
+        )
 
 
 class TeachBody(Body):

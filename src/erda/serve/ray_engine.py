@@ -27,7 +27,7 @@ from erda.serve.launch import bound_socket, page_address, reject_open_address
 NAME, WRITER = "erda", "Writer"
 # What a replica answers itself, besides GET.
 QUESTIONS = (
-    *(f"/v1/{name}" for name in ("predict", "extract", "explain", "evaluate", "entities")),
+    *(f"/v1/{name}" for name in ("predict", "extract", "graph", "explain", "evaluate", "entities")),
     *("/predict", "/setup"),
 )
 WRITERS = ("/v1/review", "/v1/jobs")  # also their GET: the writer has the review and the jobs

@@ -7,15 +7,16 @@ import shutil
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import lru_cache
+from itertools import chain
 from tempfile import NamedTemporaryFile, TemporaryDirectory
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import FileResponse, JSONResponse
 from starlette.background import BackgroundTask
 
-from erda.answers import Taught
+from erda.answers import Extraction, Taught
 from erda.app.candidates import suggest
 from erda.app.entities import tagged_sentences
 from erda.app.evaluation import evaluate, read_questions
@@ -25,6 +26,7 @@ from erda.app.inputs import example_of, read_each
 from erda.app.version import NOTHING_TAUGHT, Version
 from erda.encoders.contract import watched
 from erda.errors import DataError, ErdaError
+from erda.graph import graph_file
 from erda.serve import bodies, wire
 from erda.serve.failures import FAILURES, FAILURES_IN_JSON, Refused, replies
 from erda.serve.jobs import ACCEPTED, Progress, TheJobs
@@ -33,6 +35,10 @@ from erda.serve.service import Lane, Service, TheService
 router = APIRouter(prefix="/v1", tags=["extractor"], responses=FAILURES)
 CHANGED = replies(wire.Reply, "The new version.")
 ZIP: dict[str, Any] = {"content": {"application/zip": {}}}
+GraphFormat = Literal["graphml", "ttl", "cypher", "jsonl"]
+MEDIA_TYPES = {"graphml": "application/graphml+xml", "ttl": "text/turtle"}
+MEDIA_TYPES |= {"cypher": "text/plain", "jsonl": "application/jsonl"}
+GRAPHS: dict[str, Any] = {"content": {media_type: {} for media_type in MEDIA_TYPES.values()}}
 MOST_POINTS = 2_000  # newest examples on a map
 Number = Annotated[int, Path(ge=0, lt=2**53, description="number of an example", examples=[0])]
 Relation = Annotated[bodies.Name, Query(description="id or name of a relation", examples=["founded by"])]
@@ -67,34 +73,45 @@ async def predict_relations(body: bodies.PredictBody, service: TheService) -> Re
 @router.post("/extract", responses={**replies(wire.ExtractionReply, "The relations of one text."), **ACCEPTED})
 async def extract_relations(body: bodies.ExtractBody, service: TheService, jobs: TheJobs) -> Response:
     """Predict the relations between all entities of a text that share a sentence; many documents become a job."""
-    if (body.text is None) == (body.documents is None):
-        raise DataError("give either 'text' or 'documents'.")
-    if body.documents is not None:
-        documents = body.documents
-        bodies.refuse_many(documents, service.limits.n_job, "documents")
+    documents = body.all_documents()
+    if body.documents is None:
+        bodies.refuse_long(documents, service.limits.text_size, "Send it as 'documents'.")
+        return await read(
+            service, lambda version: wire.extraction_row(extracted(version, documents[0], body), body.keep), "text"
+        )
+    bodies.refuse_many(documents, service.limits.n_job, "documents")
 
-        def work(progress: Progress) -> dict[str, Any]:
-            version, rows = service.newest(), list[dict[str, Any]]()
-            for done, document in enumerate(documents, 1):
-                try:
-                    rows.append({"id": document.id, **extracted(version, document, body)})
-                except ErdaError as fault:
-                    rows.append({"id": document.id, "error": str(fault)})
-                progress(done, len(documents))
-            return {"version": version.number, "documents": rows}
+    def work(progress: Progress) -> dict[str, Any]:
+        version, rows = service.newest(), list[dict[str, Any]]()
+        for done, document in enumerate(documents, 1):
+            try:
+                rows.append({"id": document.id, **wire.extraction_row(extracted(version, document, body), body.keep)})
+            except ErdaError as fault:
+                rows.append({"id": document.id, "error": str(fault)})
+            progress(done, len(documents))
+        return {"version": version.number, "documents": rows}
 
-        return jobs.add("extract", work, len(documents))
-    document = bodies.DocumentBody(text=body.text or "", entities=body.entities)
-    if len(document.text) > service.limits.text_size:
-        message = f"The text has {len(document.text):,} characters; at most {service.limits.text_size:,} at once."
-        raise Refused(422, "too_large", f"{message} Send it as 'documents'.", "text")
-    return await read(service, lambda version: extracted(version, document, body), "text")
+    return jobs.add("extract", work, len(documents))
 
 
-def extracted(version: Version, document: bodies.DocumentBody, body: bodies.ExtractBody) -> dict[str, Any]:
+def extracted(version: Version, document: bodies.DocumentBody, body: bodies.ExtractBody) -> Extraction:
     """The relations of one text."""
     asked = body.model_dump(include={"top", "min_confidence", "pronouns"})
-    return wire.extraction_row(version.extract(document.text, document.names_or_marks(), **asked), body.keep)
+    return version.extract(document.text, document.names_or_marks(), **asked)
+
+
+@router.post("/graph", response_class=Response, responses={**FAILURES_IN_JSON, 200: GRAPHS})
+async def extract_graph(body: bodies.ExtractBody, service: TheService, format: GraphFormat = "graphml") -> Response:
+    """Download the relations of texts as a graph (docs/howto/graph.md), or as rows (`jsonl`)."""
+    documents = body.all_documents()
+    bodies.refuse_long(documents, service.limits.text_size, "Use `erda extract --out`.")
+
+    def work(version: Version) -> bytes:
+        found = (extracted(version, one, body).rows(pairs=body.keep, document=one.id) for one in documents)
+        return graph_file(chain.from_iterable(found), format)
+
+    named = {"content-disposition": f'attachment; filename="relations.{format}"'}
+    return Response(await service.read(work, "text"), media_type=MEDIA_TYPES[format], headers=named)
 
 
 @router.post("/explain", responses=replies(wire.ExplanationReply, "The reasons of an answer."))
@@ -223,13 +240,13 @@ async def tune_thresholds(body: bodies.TuneBody, service: TheService) -> Respons
 
 
 @router.get("/examples", responses=replies(wire.Reply, "The examples and counterexamples of a relation."))
-async def examples(relation: Relation, service: TheService) -> Response:
-    """List the examples and counterexamples of a relation with their numbers."""
+async def examples(service: TheService, relation: Relation | None = None) -> Response:
+    """List the examples and counterexamples of a relation, or of all, with their numbers."""
 
     def listed(version: Version) -> dict[str, Any]:
-        known = version.known(relation)
-        both = {"examples": known.lessons, "counterexamples": known.counterexamples}
-        return {name: [wire.value_row(one) for one in lessons] for name, lessons in both.items()}
+        known = version.state.known if relation is None else (version.known(relation),)
+        both = {"examples": [one.lessons for one in known], "counterexamples": [one.counterexamples for one in known]}
+        return {name: [wire.value_row(one) for some in lessons for one in some] for name, lessons in both.items()}
 
     return await read(service, listed)
 
@@ -302,8 +319,8 @@ async def map_of_examples(service: TheService) -> Response:
 
 def map_row(version: Version) -> dict[str, Any]:
     """The points of a version; `share` is the part of the variance that the plane shows."""
-    lessons = sorted((one for known in version.state.known for one in known.lessons), key=lambda one: one.number)
-    lessons = lessons[-MOST_POINTS:]
+    lessons = [one for known in version.state.known for one in known.lessons]
+    lessons = sorted(lessons, key=lambda one: one.number)[-MOST_POINTS:]
     if not lessons:
         raise DataError(NOTHING_TAUGHT)
     points, share = plane_of(version.method.encoder.embed([one.example for one in lessons]))
@@ -315,7 +332,6 @@ def plane_of(vectors: np.ndarray) -> tuple[np.ndarray, float]:
     """Project rows on their first two principal axes, scaled to [-1, 1]; return the share of variance as well."""
     centred = np.asarray(vectors, dtype=np.float64) - np.mean(vectors, axis=0)
     left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
-    plane = np.zeros((len(centred), 2))
-    plane[:, : min(2, len(sizes))] = (left * sizes)[:, :2]
+    plane = np.pad(left * sizes, ((0, 0), (0, 2)))[:, :2]  # a single example has one axis
     total = float(np.square(sizes).sum())
     return plane / (np.abs(plane).max() or 1.0), float(np.square(sizes[:2]).sum()) / total if total else 1.0

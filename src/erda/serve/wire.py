@@ -43,7 +43,7 @@ class Reply(OpenModel):
 
 
 class SentenceRow(OpenModel):
-    """A sentence with marks, its tokens, and the tokens of its entities; types and resolved pronouns where known."""
+    """A sentence with marks, its tokens, and the tokens of its entities; ids, types, resolved pronouns where known."""
 
     text: str
     head: str
@@ -51,6 +51,8 @@ class SentenceRow(OpenModel):
     tokens: list[str]
     head_span: Ends
     tail_span: Ends
+    head_id: str | None = None
+    tail_id: str | None = None
     head_type: str | None = None
     tail_type: str | None = None
     head_resolved: str | None = None
@@ -59,8 +61,8 @@ class SentenceRow(OpenModel):
 
     def value(self, kind: type[T], *, relation: str | None = None) -> T:
         """The value of a row, which has an `example` and otherwise the fields of the row."""
-        head = Entity(self.head, Span(*self.head_span), type=self.head_type, resolved=self.head_resolved)
-        tail = Entity(self.tail, Span(*self.tail_span), type=self.tail_type, resolved=self.tail_resolved)
+        head = Entity(self.head, Span(*self.head_span), self.head_id, self.head_type, self.head_resolved)
+        tail = Entity(self.tail, Span(*self.tail_span), self.tail_id, self.tail_type, self.tail_resolved)
         row = {**dict(self), "example": Example(tuple(self.tokens), head, tail, relation)}
         return decode(row, kind, error=ModelError)
 
@@ -149,6 +151,7 @@ class ReviewReply(Reply):
 
     pair: SentenceRow | None
     reason: str
+    progress: str  # a sentence: expected shares of right answers and of facts found, and whether to stop
     keys: list[str]
 
 
@@ -168,17 +171,9 @@ class JobReply(OpenModel):
 # -- values to rows ----------------------------------------------------------------------------------------------------
 
 
-def example_row(example: Example) -> dict[str, Any]:
-    """A sentence with its marks, and where its entities are."""
-    ends = {"head": example.head, "tail": example.tail}
-    return {
-        "text": example_to_marks(example),
-        **{role: one.name for role, one in ends.items()},
-        **token_row(example),
-        **{f"{role}_type": one.type for role, one in ends.items() if one.type},
-        **{f"{role}_resolved": one.resolved for role, one in ends.items() if one.resolved},
-        "relation": example.relation,
-    }
+def sentence_row(example: Example) -> dict[str, Any]:
+    """A sentence with its marks, where its entities are, and its relation if it is known."""
+    return {**answers.example_row(example), **token_row(example), "relation": example.relation}
 
 
 def token_row(example: Example) -> dict[str, Any]:
@@ -199,7 +194,7 @@ def answer_row(answer: answers.Answer) -> dict[str, Any]:
 def value_row(value: Any) -> dict[str, Any]:
     """The fields of a value that has an `example`, and its sentence (`SentenceRow.value`)."""
     more = {one.name: getattr(value, one.name) for one in fields(value) if one.name != "example"}
-    return {**example_row(value.example), **more}
+    return {**sentence_row(value.example), **more}
 
 
 def extraction_row(found: answers.Extraction, keep: answers.Pairs) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from erda.errors import DataError
@@ -10,6 +11,7 @@ from erda.text.keys import TaggedSentence
 from erda.text.pronouns import is_pronoun, word_list
 from erda.text.reading import read_lines
 from erda.text.sentences import split_sentences, tokens_of, words_at, words_of
+from erda.text.spacy_tagger import Tag, type_of
 from erda.types import Entity, Span
 
 _TITLES = word_list("titles")
@@ -40,9 +42,7 @@ class NameTagger:
 
     def __call__(self, text: str) -> Iterator[TaggedSentence]:
         """Yield the sentences of a text with the listed names in them."""
-        for start, end in split_sentences(text):
-            offsets = tuple(tokens_of(text, start, end))
-            tokens = tuple(words_at(text, offsets))
+        for tokens, offsets in _split(text):
             yield TaggedSentence(tokens, tuple(self.entities(tokens)), offsets)
 
     def entities(self, tokens: Sequence[str]) -> Iterator[Entity]:
@@ -55,6 +55,13 @@ class NameTagger:
                     at += size - 1
                     break
             at += 1
+
+
+def _split(text: str) -> Iterator[tuple[tuple[str, ...], tuple[tuple[int, int], ...]]]:
+    """Yield the tokens of each sentence, and their characters."""
+    for start, end in split_sentences(text):
+        offsets = tuple(tokens_of(text, start, end))
+        yield tuple(words_at(text, offsets)), offsets
 
 
 def read_names(path: Path) -> dict[str, str | None]:
@@ -83,18 +90,31 @@ class CapitalisedTagger:
 
     def __call__(self, text: str) -> Iterator[TaggedSentence]:
         """Yield the sentences of a text with their entities."""
-        for start, end in split_sentences(text):
-            offsets = tuple(tokens_of(text, start, end))
-            tokens = tuple(words_at(text, offsets))
-            listed = tuple(self._names.entities(tokens)) if self._names else ()
-            taken = {place for entity in listed for place in range(entity.span.start, entity.span.end)}
-            runs = tuple(
-                Entity(" ".join(text[offsets[span.start][0] : offsets[span.end - 1][1]].split()), span)
-                for span in _runs(tokens, offsets)
-                if taken.isdisjoint(range(span.start, span.end))
-            )
-            entities = sorted((*listed, *runs), key=lambda entity: entity.span)
-            yield TaggedSentence(tokens, tuple(entities), offsets)
+        for tokens, offsets in _split(text):
+            yield TaggedSentence(tokens, tuple(self._entities(text, tokens, offsets)), offsets)
+
+    def added(self, text: str, sentence: TaggedSentence) -> TaggedSentence:
+        """Add names to the entities of a trained tagger. Of overlapping ones the longest stays, with any type."""
+        tags = [Tag(one.span.start, one.span.end, one.type or "") for one in sentence.entities]
+        own = (
+            replace(one, type=type_of(one.span, tags) or None)
+            for one in self._entities(text, sentence.tokens, sentence.offsets)
+        )
+        kept = list[Entity]()
+        for one in sorted((*sentence.entities, *own), key=lambda one: (one.span.start - one.span.end, one.span)):
+            if all(one.span.end <= other.span.start or other.span.end <= one.span.start for other in kept):
+                kept.append(one)
+        return replace(sentence, entities=tuple(sorted(kept, key=lambda one: one.span)))
+
+    def _entities(self, text: str, tokens: Sequence[str], offsets: Sequence[tuple[int, int]]) -> list[Entity]:
+        listed = tuple(self._names.entities(tokens)) if self._names else ()
+        taken = {place for entity in listed for place in range(entity.span.start, entity.span.end)}
+        runs = (
+            Entity(" ".join(text[offsets[span.start][0] : offsets[span.end - 1][1]].split()), span)
+            for span in _runs(tokens, offsets)
+            if taken.isdisjoint(range(span.start, span.end))
+        )
+        return sorted((*listed, *runs), key=lambda entity: entity.span)
 
 
 def _runs(tokens: Sequence[str], offsets: Sequence[tuple[int, int]]) -> Iterator[Span]:
@@ -118,7 +138,12 @@ def _starts_name(word: str) -> bool:
     is_other = (
         (lower in _COMMON and word == word.capitalize()) or lower in _TITLES or lower in _DATES or is_pronoun(word)
     )
-    return word[0].isupper() and not is_other
+    return _is_capitalised(word) and not is_other
+
+
+def _is_capitalised(word: str) -> bool:
+    """Return whether a word has a capital: its first letter, or one inside a longer word (iPhone; not pH, kHz)."""
+    return word[0].isupper() or (len(word) > 3 and word.isalpha() and word != word.lower())
 
 
 def _more(tokens: Sequence[str], offsets: Sequence[tuple[int, int]], at: int) -> int:

@@ -42,10 +42,14 @@ def copied(done: Path, tmp_path: Path) -> Path:
 # -- running -----------------------------------------------------------------------------------------------------------
 
 
-def test_finished_runs_are_not_repeated(done: Path) -> None:
+def test_finished_runs_are_not_repeated_and_need_no_weights(done: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(run: Run) -> None:
+        raise ModelError("no weights here")
+
+    monkeypatch.setattr(plan_module, "build_run_encoder", never)
     before = {path: path.stat().st_mtime_ns for path in done.rglob("*.json") if path.name == "record.json"}
     again = run_paper([small_table("main")], out=done, changes=CHANGES, show=False)
-    assert (again.n_runs, again.n_found) == (0, 2)
+    assert (again.n_runs, again.n_found, again.left_out) == (0, 2, ())
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
@@ -70,24 +74,6 @@ def test_a_row_with_other_settings_is_rejected_and_the_others_continue(copied: P
     assert "method.batch_size: " in result.faults[0]
 
 
-def test_streams_of_another_length_are_rejected(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sets = [f"--set={name}={value}" for name, value in {**TINY, "n_tasks": 3}.items()]
-    words = ["paper", "orders", "--seeds", "110", *sets, "--out", str(copied)]
-    assert main(words) == 2
-    printed = capsys.readouterr()
-    assert "Runs done: 0; already there: 0; faults: 2." in printed.out
-    assert "erda, idlvq-c: " in printed.err
-    assert "stream.n_tasks: 2 there, 3 now" in printed.err
-    assert not list(copied.rglob("110"))
-
-
-def test_an_unwritable_folder_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "file").write_text("no folder")
-    status = main(["paper", "main", "--dataset", "atlas", "--out", str(tmp_path / "file")])
-    assert status == 2
-    assert "Cannot write" in capsys.readouterr().err
-
-
 @pytest.mark.usefixtures("unpainted")
 def test_the_command_lists_tables_runs_one_and_writes_a_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -105,15 +91,6 @@ def test_the_command_lists_tables_runs_one_and_writes_a_report(
     assert (out / "report/index.html").exists()
     ended = [line.split(": ")[1] for line in printed.err.splitlines() if line.endswith(": done")]
     assert sorted(ended) == ["erda/100", "idlvq-c/100"]
-
-
-def test_finished_runs_need_neither_data_nor_weights(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(run: Run) -> None:
-        raise ModelError("no weights here")
-
-    monkeypatch.setattr(plan_module, "build_run_encoder", never)
-    result = run_paper([small_table("main")], out=copied, changes=CHANGES, show=False)
-    assert (result.n_runs, result.n_found, result.left_out) == (0, 2, ())
 
 
 # -- vectors and sections ----------------------------------------------------------------------------------------------
@@ -162,17 +139,3 @@ def test_the_section_of_another_dataset_names_it(copied: Path) -> None:
     run_paper([small_table("main")], out=copied, changes=CHANGES, show=False)
     names = [section.name for section in paper_layout(read_records(copied))]
     assert names == ["main", "main-on-atlas", "variance", "variance-on-atlas", "tsne"]
-
-
-def test_records_with_other_settings_have_their_own_section(copied: Path, tmp_path: Path) -> None:
-    """Earlier versions allowed runs of two and of three tasks in one folder."""
-    more = given_values({**SMALL, "seeds": 110})
-    run_paper([small_table("main")], out=copied, changes=more, show=False)
-    trial = given_values({**TINY, "seeds": 120, "n_tasks": 3})
-    run_paper([small_table("main", SEQRUN)], out=tmp_path / "trial", changes=trial, show=False)
-    shutil.copytree(tmp_path / "trial" / FOLDER / "plain/seqrun/120", copied / FOLDER / "plain/seqrun/120")
-    sections = paper_layout(read_records(copied))
-    seqrun, erda = sections[0].experiment.lines
-    assert [record.seed for record in seqrun.records] == [record.seed for record in erda.records] == [100, 110]
-    assert sections[0].experiment.notes[0].startswith("SeqRun: records with other settings")
-    assert [record.seed for record in sections[-1].experiment.records] == [120]

@@ -12,10 +12,9 @@ from erda.benchmark.paper.paper_plan import plan_runs, row_settings
 from erda.benchmark.paper.paper_tables import TABLES, PaperRow, PaperTable, choose_tables
 from erda.benchmark.report.report_files import VIEWS
 from erda.cli.main import main
-from erda.errors import ModelError, SettingsError
+from erda.errors import SettingsError
 from erda.methods import METHODS
 from erda.settings.load import given_values, preset_names
-from erda.settings.runs import Run
 
 # -- the plan ----------------------------------------------------------------------------------------------------------
 
@@ -117,19 +116,6 @@ def test_tables_without_data_are_skipped_and_reported_once(tmp_path: Path, monke
     assert "Order LDC2018T24" in planned.left_out[1]
 
 
-def test_tables_without_weights_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def without_mpnet(run: Run) -> None:
-        if run.encoder == "mpnet":
-            raise ModelError("Weights of 'mpnet' are missing.")
-
-    monkeypatch.setattr(plan_module, "build_run_encoder", without_mpnet)
-    tables = [small_table("base", SEQRUN, preset="fewrel-5-shot-mpnet"), small_table("main")]
-    changes = given_values({"seeds": 100, "dataset": "atlas", "n_tasks": 2, "way": 2})
-    planned = plan_runs(tables, out=tmp_path, changes=changes)
-    assert {one.asked.encoder for one in planned.runs} == {"bilstm"}
-    assert planned.left_out == ("base: Weights of 'mpnet' are missing.",)
-
-
 def test_no_runnable_table_is_an_error_with_the_reasons(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -175,13 +161,6 @@ def test_an_invalid_option_is_one_line_before_the_first_run(
     assert not (tmp_path / "out").exists()
 
 
-def test_all_invalid_options_are_reported_at_once(tmp_path: Path) -> None:
-    changes = given_values({"seeds": "x", "dataset": "nosuch", "foo": 1, "n_tasks": 0})
-    with pytest.raises(SettingsError) as caught:
-        plan_runs(choose_tables(["main", "lambda"]), out=tmp_path, changes=changes)
-    assert len(str(caught.value).splitlines()) == 4
-
-
 def test_settings_fixed_by_the_tables_and_impossible_streams_are_rejected(tmp_path: Path) -> None:
     for names, changes in (
         (["main", "tsne"], {"n_tasks": 3}),
@@ -191,9 +170,3 @@ def test_settings_fixed_by_the_tables_and_impossible_streams_are_rejected(tmp_pa
     ):
         with pytest.raises(SettingsError):
             plan_runs(choose_tables(names), out=tmp_path, changes=given_values(changes))
-
-
-@pytest.mark.fewrel
-def test_every_given_seed_is_checked(data_folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError):
-        plan_runs([small_table("main", SEQRUN)], out=tmp_path, changes=given_values({"seeds": [100, 115]}))

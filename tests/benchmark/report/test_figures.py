@@ -15,7 +15,6 @@ from erda.benchmark.report.figures import (
     Figure,
     Panel,
     accuracy_figure,
-    page_panels,
     paint,
     save_figure,
     sweep_figure,
@@ -153,12 +152,6 @@ def test_files_are_reproducible_png_and_svg(tmp_path: Path) -> None:
     assert ElementTree.parse(paths[1]).getroot().tag.endswith("svg")
     first = [path.read_bytes() for path in paths]
     assert [path.read_bytes() for path in save_figure(toy_figure(), tmp_path)] == first
-
-
-def test_the_page_shows_each_panel_as_an_image() -> None:
-    panels = page_panels(toy_figure())
-    assert len(panels) == 2
-    assert all(panel.startswith("data:image/png;base64,iVBORw0KGgo") for panel in panels)
 
 
 @pytest.mark.parametrize("label", ["_hidden", "a $\\frac{ b", "$x$", "<b>&\"'", "日本"])

@@ -44,11 +44,6 @@ def test_csv_keeps_full_precision_and_spreads_summaries() -> None:
     assert rows[1]["n"] == ""
 
 
-def test_a_row_of_the_wrong_length_raises() -> None:
-    with pytest.raises(ValueError, match="a row of 1 cells under 2 columns"):
-        ResultTable("x", "x", ("a", "b"), (("only",),))
-
-
 HOSTILE = "=cmd|calc <b>*x*</b> [a](b) `c`\nline two\x1b[2J\u202eright"
 
 

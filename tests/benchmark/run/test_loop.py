@@ -45,12 +45,6 @@ def test_a_record_holds_settings_and_measures(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "toy/1/manifest.json").read_text()) == toy_stream(1).manifest.to_json()
 
 
-def test_a_dataset_without_candidates_has_no_candidates_protocol(tmp_path: Path) -> None:
-    record = toy_record(tmp_path, stream=toy_stream(1, listed=False))
-    assert record.accuracy[CANDIDATES] is record.matrix[CANDIDATES] is record.forgetting[CANDIDATES] is None
-    assert read_record(tmp_path / "toy/1") == record
-
-
 def never() -> None:
     raise AssertionError("a finished run was run again")
 
@@ -113,12 +107,6 @@ def test_a_full_disk_keeps_earlier_records(tmp_path: Path, monkeypatch: pytest.M
     assert (tmp_path / "toy/1/record.json").read_bytes() == before
     assert not list((tmp_path / "toy").glob("2/*"))  # no partial file is left
     assert toy_record(tmp_path, seed=2).seed == 2
-
-
-def test_a_folder_that_cannot_be_created_is_a_write_error(tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("a file")
-    with pytest.raises(WriteError):
-        toy_record(tmp_path / "taken")
 
 
 def test_a_run_is_locked_against_other_processes(tmp_path: Path) -> None:
@@ -185,14 +173,6 @@ def test_corpora_are_compared_by_content_not_by_path(tmp_path: Path) -> None:
     reject_mixing(tmp_path, then=then, now=asked(str(moved)))
     with pytest.raises(SettingsError, match=r"corpus: a \(\w{12}\) there, c \(\w{12}\) now"):
         reject_mixing(tmp_path, then=then, now=asked(str(other)))
-
-
-def test_corpora_without_a_digest_are_compared_by_folder_name(tmp_path: Path) -> None:
-    reject_mixing(tmp_path, then=asked("/elsewhere/wiki"), now=asked("corpora/wiki"))
-    for then, now in (("wiki", "news"), ("none", "wiki"), ("wiki", "none")):
-        runs = [asked("" if name == "none" else f"corpora/{name}") for name in (then, now)]
-        with pytest.raises(SettingsError, match=f"corpus: {then} there, {now} now"):
-            reject_mixing(tmp_path, then=runs[0], now=runs[1])
 
 
 def test_a_setting_newer_than_a_record_has_its_default(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ class Rescored(Base):
 
 def rescored(method: type[Trained]) -> Any:
     """Derive `NAME-rescored` from a method."""
-    about = f"{method.__name__}, scored like Posterior over the encoder that it trains."
+    about = f"{method.name}, scored like Posterior over the encoder that it trains."
     members = {"name": f"{method.name}-rescored", "__doc__": about, "__module__": __name__}
     return dataclass(eq=False)(type(f"Rescored{method.__name__}", (Rescored, method), members))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import tempfile
 import traceback
@@ -15,6 +16,7 @@ from concurrent.futures import Future, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import TypeVar
 
@@ -208,11 +210,26 @@ def in_processes(
     context = multiprocessing.get_context("spawn")  # a fork of a process with threads (torch) may hang
     pool = ProcessPool(n_processes, initializer=_take_share_of_cores, initargs=[n_processes], context=context)
     try:
-        futures: dict[Future[Result], Work] = {pool.schedule(function, args=[work]): work for work in works}
+        with _blocked_ctrl_c():
+            futures: dict[Future[Result], Work] = {pool.schedule(function, args=[work]): work for work in works}
         yield from ((futures[future], future.result) for future in as_completed(futures))
     finally:  # also on Ctrl-C, which workers ignore
         pool.stop()
         pool.join()
+
+
+@contextmanager
+def _blocked_ctrl_c() -> Iterator[None]:
+    """Block SIGINT in all threads and processes that begin meanwhile, so that none prints a traceback of its start."""
+    if os.name == "nt":
+        yield
+        return
+    resource_tracker.ensure_running()  # it unblocks SIGINT when it starts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _take_share_of_cores(n_processes: int) -> None:

@@ -24,6 +24,7 @@ from zipfile import ZipFile
 
 from erda.data.formats.row_collector import Rejected, SourceRow
 from erda.errors import DataError, counted, not_installed
+from erda.files import first_line
 from erda.text.marks import Mark, example_from_marks, example_from_text, example_to_marks, marks_of_names
 from erda.text.reading import LEAST_BOUND, MAX_LINE, MOST_UNPACKED, Faults, opened, read_lines
 from erda.types import Example
@@ -40,6 +41,7 @@ _CELL = r"(?:^|(?<=[;\t\r\n]))"
 _FORMULA = r"(?=(?:(?![;\t\r\n])[\s\x00-\x1f\ufeff\u200b-\u200f\u2060'])*[=+\-@＝＋－＠])"
 _UNGUARDED, _GUARDED = re.compile(_CELL + _FORMULA), re.compile(f"{_CELL}'{_FORMULA}")
 EXCEL = (".xlsx", ".xlsm")
+ERRORS = ("#N/A", "#DIV/0!", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!")  # of formulas
 MOST_ROWS = 1 << 20  # of a sheet
 _SEPARATORS = ",;\t"
 
@@ -146,6 +148,8 @@ def _example(row: Mapping[str, str], **about: Any) -> Example:
             "no entity is marked; name the columns of both entities (--columns head=NAME,tail=NAME), or mark them in "
             "the text with [[ ]] and {{ }}."
         )
+    if bool(head) != bool(tail) and "[[" not in row["text"]:
+        raise DataError(f"the {'tail' if head else 'head'} is empty; name both entities of the row.")
     return example_from_marks(row["text"], **about)
 
 
@@ -252,8 +256,8 @@ def _excel_rows(path: Path) -> Iterator[TableRow]:
             raise
         except Exception as error:  # of many kinds: openpyxl does not check what it reads
             raise DataError(
-                f"{path}: not an Excel workbook, damaged, or protected by a password ({type(error).__name__}); "
-                "save it again, or save the sheet as CSV (UTF-8)."
+                f"{path}: cannot be read ({first_line(error)}); it is damaged, protected by a password, or not an "
+                "Excel workbook. Save it again, or save the sheet as CSV (UTF-8)."
             ) from None
 
 
@@ -272,12 +276,12 @@ def _first_sheet(path: Path, file: BinaryIO) -> Any:
 
 
 def cell_text(value: Any) -> str:
-    """Return a cell as text: whole numbers without a decimal point, dates as 2026-11-16.
+    """Return a cell as text: whole numbers without a decimal point, dates as 2026-11-16; an error is empty.
 
-    >>> cell_text(3.0), cell_text(True), cell_text(None), cell_text(" a ")
+    >>> cell_text(3.0), cell_text(True), cell_text("#N/A"), cell_text(" a ")
     ('3', 'true', '', ' a ')
     """
-    if value is None:
+    if value is None or value in ERRORS:
         return ""
     if isinstance(value, bool):
         return str(value).lower()

@@ -1,16 +1,17 @@
 // Sentences with entities and arrows. Arrows run in lanes above the words, so they never cross text or each other's names.
 import { html, useLayoutEffect, useRef, useState } from "./vendor/preact-htm.js";
 import { colourOf, nameOf, placeOf } from "./state.js";
-import { addEntity, keyOf, percent, removeEntity, resized, slice, wholeWords } from "./text.js";
+import { addEntity, keyOf, nameAt, percent, removeEntity, resized, slice, wholeWords } from "./text.js";
 
 const LANE = 21; // pixels between two lanes
 const ABOVE = 20; // between a word and its lowest lane: a tip fits below the name of an arrow
 const GUTTER = 26; // right of the words, for arrows between lines
 const pen = document.createElement("canvas").getContext("2d");
 
-/** All sentences of a document. `head` and `tail` are the picked entities, `selected` the key of an arrow. */
-export function Annotated({ doc, arrows, head, tail, selected, onPick, onSelect, onCorrect }) {
+/** All sentences of a document. `head` and `tail` are the picked entities, `selected` the key of an arrow; `onWord` gets a word outside entities. */
+export function Annotated({ doc, arrows, head, tail, selected, onPick, onSelect, onCorrect, onWord }) {
   const box = useRef(null);
+  const hasSelected = useRef(false); // by the mouse, before its click
   const [entities, drawn] = [bySentence(doc, doc.entities, (one) => one.start), bySentence(doc, arrows, (one) => one.head_start)];
   const setOver = (key) => { // without a new render: a text may have a thousand sentences
     for (const one of box.current.querySelectorAll("[data-ends]")) one.classList.toggle("dim", key !== null && !one.dataset.ends.split(" ").includes(key));
@@ -22,9 +23,16 @@ export function Annotated({ doc, arrows, head, tail, selected, onPick, onSelect,
     if (start === null || end === null) return;
     const found = wholeWords(doc, Math.min(start, end), Math.max(start, end));
     chosen.removeAllRanges();
+    hasSelected.current = true;
     if (found) onCorrect(addEntity(doc, found));
   };
-  return html`<div class="annotated" ref=${box} onMouseUp=${select} onKeyDown=${moveFocus}>
+  const tap = (event) => {
+    const isWord = onWord && !hasSelected.current && event.detail < 2 && !event.target.closest(".entity");
+    hasSelected.current = false;
+    const found = isWord ? nameAt(doc, offsetAt(event.clientX, event.clientY) ?? -1) : null;
+    if (found) onWord(found);
+  };
+  return html`<div class="annotated" ref=${box} onMouseUp=${select} onClick=${tap} onKeyDown=${moveFocus}>
     ${doc.sentences.map((sentence) => html`<${Sentence} key=${sentence.start} ...${{ doc, sentence, head, tail, selected, setOver, onPick, onSelect, onCorrect }}
       own=${entities.get(sentence) ?? []} arrows=${drawn.get(sentence) ?? []} />`)}
   </div>`;
@@ -84,7 +92,7 @@ function EntityMark({ doc, one, head, tail, setOver, onPick, onCorrect }) {
   const about = [one.type, role && `picked as ${role}`].filter(Boolean).join(", ");
   return html`<span class="entity" role="button" tabindex="0" data-start=${one.start} data-key=${key} data-role=${role}
     aria-pressed=${Boolean(role)} aria-description=${about || null} title=${one.type || null}
-    onClick=${() => getSelection().isCollapsed && onPick(one)} onKeyDown=${press}
+    onClick=${(event) => event.detail < 2 && getSelection().isCollapsed && onPick(one)} onKeyDown=${press}
     onMouseEnter=${() => setOver(key)} onMouseLeave=${() => setOver(null)}
     onFocus=${(event) => event.target.matches(":focus-visible") && setOver(key)} onBlur=${() => setOver(null)}>${slice(doc, one)}</span>`;
 }
@@ -126,6 +134,12 @@ function offsetOf(node, offset) {
   if (!owner) return null;
   const text = node.nodeType === Node.TEXT_NODE ? node.data.slice(0, offset) : "";
   return Number(owner.dataset.start) + Array.from(text).length;
+}
+
+/** The code point under a point of the window, or null. */
+function offsetAt(x, y) {
+  const found = document.caretPositionFromPoint?.(x, y) ?? document.caretRangeFromPoint?.(x, y); // Safari has the second
+  return found && offsetOf(found.offsetNode ?? found.startContainer, found.offset ?? found.startOffset);
 }
 
 // -- lanes --------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ export class Failure extends Error {
   }
 }
 
-async function call(method, path, body) {
+async function call(method, path, body, read = (answer) => answer.json().catch(() => ({}))) {
   const headers = body === undefined ? {} : { "content-type": "application/json" };
   let answer;
   try {
@@ -16,20 +16,18 @@ async function call(method, path, body) {
   } catch {
     throw new Failure(0, { message: "The server does not answer. Is it still running?" });
   }
-  const content = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Failure(answer.status, content);
-  return content;
+  if (!answer.ok) throw new Failure(answer.status, await answer.json().catch(() => ({})));
+  return read(answer);
 }
 
 const named = (path, relation) => `${path}?relation=${encodeURIComponent(relation)}`;
 
 export const api = {
   relations: () => call("GET", "/v1/relations"),
-  examples: (relation) => call("GET", named("/v1/examples", relation)),
+  examples: (relation) => call("GET", relation === undefined ? "/v1/examples" : named("/v1/examples", relation)), // without: of all
   entities: (text) => call("POST", "/v1/entities", { text }),
   extract: (text, entities, keep, top) =>
     call("POST", "/v1/extract", { text, keep, top, ...(entities && { entities }) }),
-  predict: (questions, top) => call("POST", "/v1/predict", { questions, top }),
   explain: (example) => call("POST", "/v1/explain", example),
   teach: (body) => call("POST", "/v1/teach", body),
   judge: (example, relation, holds) => call("POST", "/v1/judge", { ...example, relation, holds }),
@@ -47,11 +45,12 @@ export const api = {
   cancel: (id) => call("DELETE", `/v1/jobs/${id}`),
   review: {
     state: () => call("GET", "/v1/review"),
-    texts: (texts) => call("POST", "/v1/review/texts", { texts }),
+    texts: (texts, job = false) => call("POST", "/v1/review/texts", { texts, job }),
     next: (body) => call("POST", "/v1/review/next", body),
     judge: (body) => call("POST", "/v1/review/judge", body),
     accept: (body) => call("POST", "/v1/review/accept", body),
     undo: (body) => call("POST", "/v1/review/undo", body),
   },
+  graph: (format, question) => call("POST", `/v1/graph?format=${format}`, question, (answer) => answer.blob()),
   map: () => call("GET", "/v1/map"),
 };

@@ -14,9 +14,9 @@ const VIEWS = {
   relations: ["Relations", Relations], map: ["Map", Space], history: ["History", History],
 };
 const KEYS = [
-  ["1 – 9", "label the selected pair or arrow with a relation"], ["t", "Read: teach the pair as the relation of the last teaching"], ["Del", "reject the selected arrow; remove the focused entity"],
+  ["1 – 9", "choose the relation of the pair; relabel the selected arrow"], ["t", "Read: teach the statement"], ["Del", "reject the selected arrow; remove the focused entity"],
   ["y / n / s", "Review: yes, no, skip"], ["u", "undo the last change"], ["x", "swap head and tail"], ["h / t", "Teach: choose another head, another tail"],
-  ["← →", "move between entities; with Shift, change the end of one"], ["Enter", "pick the focused entity"], ["Esc", "clear the selection"], ["?", "this list"],
+  ["← →", "move between entities; with Shift, change the end of one"], ["Enter", "pick the focused entity"], ["Ctrl Enter", "read the text, find the entities, start the review"], ["Esc", "clear the selection"], ["?", "this list"],
 ];
 
 function theme(wanted) {

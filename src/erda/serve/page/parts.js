@@ -1,6 +1,6 @@
 // Parts that several views share.
 import { html, useEffect, useRef, useState } from "./vendor/preact-htm.js";
-import { colourOf, nameOf, state } from "./state.js";
+import { colourOf, nameOf, state, swapTaught, update } from "./state.js";
 import { counted, percent, piecesOf } from "./text.js";
 
 export const Chip = ({ relation, children }) =>
@@ -57,19 +57,25 @@ export function Picker({ label, onPick, current, isNew = true }) {
 export const Names = () =>
   html`<datalist id="relation-names">${state.relations.map((one) => html`<option key=${one.id} value=${one.name}></option>`)}</datalist>`;
 
-/** What the last teaching changed on the sentences seen before. */
+/** A statement: head, relation, tail. */
+export const Statement = ({ head, relation, tail, children }) => html`<span class="statement"><strong>${head}</strong> → <${Chip} relation=${relation} /> → <strong>${tail}</strong>${children}</span>`;
+
+/** Warnings of the server about the last teaching, and what the last change did to the arrows of the text. */
 export function Changes() {
-  if (!state.changes) return null;
-  const { before, after, n, rows } = state.changes;
-  return html`<section class="panel changes" aria-label="What changed">
-    <h2>What changed</h2>
-    <p class="quiet">Version ${before} → ${after}, on ${counted(n, "sentence")} seen before.</p>
-    ${rows.length ? html`<ul class="rows">${rows.slice(0, 30).map((one) => html`<li key=${one.text}>
-      <p><${Marked} text=${one.text} /></p>
-      <p><${Chip} relation=${one.before} /> <span aria-label="becomes">→</span> <${Chip} relation=${one.after} /></p></li>`)}</ul>`
-      : html`<p>No answer changed.</p>`}
-  </section>`;
+  return html`${state.taught && html`<section class="panel warning" role="alert" aria-label="Warning"><h2>Is the direction right?</h2>
+      ${state.taught.warnings.map((one) => html`<p key=${one}>${one}</p>`)}
+      <p class="buttons"><button class="primary" onClick=${swapTaught}>Swap</button><button onClick=${() => update({ taught: null })}>It is right</button></p></section>`}
+    ${state.changes && html`<${Differences} ...${state.changes} />`}`;
 }
+
+const Arrows = ({ arrows }) => (arrows.length ? arrows.map((one) => html`<${Statement} head=${one.head_said} relation=${one.relation} tail=${one.tail_said}> ${percent(one.confidence)}</${Statement}> `) : html`<${Chip} relation=${null} />`);
+
+const Differences = ({ before, after, n, rows }) => html`<section class="panel changes" aria-label="What changed"><h2>What changed</h2>
+  <p class="quiet">Version ${before} → ${after}, on ${counted(n, "pair")} of entities in the text of Read.</p>
+  ${rows.length ? html`<ul class="rows">${rows.slice(0, 30).map((one) => html`<li key=${one.key}>
+    <p><span class="quiet">before</span> <${Arrows} arrows=${one.before} /></p><p><span class="quiet">now</span> <${Arrows} arrows=${one.after} /></p></li>`)}</ul>
+    ${rows.length > 30 && html`<p class="quiet">And ${rows.length - 30} more.</p>`}`
+  : html`<p>No arrow changed by 5 percentage points or more.</p>`}</section>`;
 
 const RECENT = 20;
 

@@ -44,8 +44,8 @@ function typesOf(relation, found) {
 
 /** Everything that was taught, as the JSON lines that `erda teach` reads. */
 const saveAll = () => attempt(async () => {
-  const found = await Promise.all(state.relations.map((one) => api.examples(one.id)));
-  const rows = found.flatMap(({ examples, counterexamples }) => [...examples, ...counterexamples.map((one) => ({ ...one, holds: false }))]);
+  const { examples, counterexamples } = await api.examples();
+  const rows = [...examples, ...counterexamples.map((one) => ({ ...one, holds: false }))];
   const line = ({ tokens, head, head_span, head_type, tail, tail_span, tail_type, relation, holds }) => JSON.stringify({
     tokens, head: { span: head_span, name: head, type: head_type }, tail: { span: tail_span, name: tail, type: tail_type }, relation, holds });
   download("examples.jsonl", `${rows.map(line).join("\n")}\n`, "application/jsonl");

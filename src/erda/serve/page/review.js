@@ -4,11 +4,11 @@ import { html, useEffect, useState } from "./vendor/preact-htm.js";
 import { api } from "./api.js";
 import { TEXT } from "./example.js";
 import { Bar, Chip, Curve, dropping, Empty, FileField, Marked, Picker, relationOfKey, useKeys } from "./parts.js";
-import { attempt, loadRelations, nameOf, say, state, update } from "./state.js";
+import { attempt, loadRelations, nameOf, read as readText, say, state, update } from "./state.js";
 import { counted, exampleOfAnswer, parts, percent, tidy } from "./text.js";
 
 const SAVED_AFTER = 2_500; // milliseconds: the server turns judgements into a version after two quiet seconds
-const review = { view: null, isOpen: false, job: null, draft: "", wanted: "", threshold: 0.9, done: [] };
+const review = { view: null, isOpen: false, job: null, run: 0, text: "", draft: "", wanted: "", threshold: 0.9, done: [] };
 
 const asked = () => (review.wanted ? { relation: review.wanted } : {});
 
@@ -34,21 +34,39 @@ const said = (pair, role) => tidy(pair[role]) + (pair[`${role}_resolved`] ? ` ($
 
 const next = () => attempt(async () => take(await api.review.next(asked())));
 
+const FIRST = 600; // characters that are ranked at once, so that a pair is soon there
+
 const start = (text) => attempt(async () => {
   if (!text.trim()) throw new Error("Paste a text or open a file first.");
-  let found = await api.review.texts(parts(text));
-  while (found.kind === "review") { // a long text is a job
-    if (found.state === "failed") throw new Error(found.failure.message);
-    if (found.state === "cancelled") { review.job = null; return; }
-    if (found.state === "done") { found = await api.review.next(asked()); break; }
-    review.job = found;
+  const [[first, ...rest], run] = [parts(text, FIRST), ++review.run];
+  const isMine = () => run === review.run; // else another text was chosen meanwhile
+  const end = () => { if (isMine()) { review.job = null; update({}); } };
+  if (review.job?.id) api.cancel(review.job.id).catch(() => {});
+  review.job = { done: 0, total: 0 };
+  update({});
+  try {
+    const view = await api.review.texts([first]);
+    Object.assign(review, { text, isOpen: !rest.length || Boolean(view.pair), wanted: "", done: [] });
+    await take(view);
+  } catch (fault) { end(); throw fault; }
+  if (rest.length) rankAll(text, isMine).catch((fault) => say(fault.message, true)).finally(end); // not awaited: the person decides about the first pairs
+  else end();
+});
+
+/** Rank all pairs of a text in a job of the server; its pairs replace those of the first sentences. */
+async function rankAll(text, isMine) {
+  let job = await api.review.texts(parts(text), true);
+  while (isMine() && ["waiting", "running"].includes(job.state)) {
+    review.job = job;
     update({});
     await new Promise((wake) => setTimeout(wake, 400));
-    found = await api.job(found.id);
+    job = await api.job(job.id);
   }
-  Object.assign(review, { job: null, isOpen: true, wanted: "", done: [] });
-  await take(found);
-}).finally(() => { review.job = null; update({}); });
+  if (!isMine()) return api.cancel(job.id).catch(() => {});
+  if (job.state === "failed") throw new Error(job.failure.message);
+  review.isOpen = true;
+  return take(await api.review.next(asked()));
+}
 
 /** Send a decision; a pair that was decided elsewhere is replaced by the next one. */
 const decide = (action) => !state.busy && attempt(async () => {
@@ -111,10 +129,23 @@ export function Review() {
         <p class="buttons"><button class="primary" onClick=${() => judge(pair, true)}>Yes <kbd>y</kbd></button><button onClick=${() => judge(pair, false)}>No <kbd>n</kbd></button>
           <button onClick=${() => judge(pair, null)}>Skip <kbd>s</kbd></button><button onClick=${undoLast}>Undo <kbd>u</kbd></button></p>
         <h3>Another relation holds</h3><${Picker} label="Another relation" onPick=${(relation) => judge(pair, true, relation)} />`
-      : html`<${Empty} title="Nothing to show"><p>${view.reason}</p><p class="buttons"><button onClick=${() => set({ isOpen: false })}>Another text</button>
-          <button onClick=${undoLast}>Undo <kbd>u</kbd></button></p></${Empty}>`}
+      : review.job ? html`<${Empty} title="No likely pair yet" />`
+      : html`<${Empty} title="Nothing to show"><p>${view.reason}</p>
+          <p>In Read you see every entity of the text: click two of them to teach their relation.</p>
+          <p class="buttons">${review.text && html`<button class="primary" onClick=${() => { update({ draft: review.text, doc: null }); location.hash = "read"; readText(review.text); }}>Open the text in Read</button>`}<a class="button" href="#teach">Teach a relation</a>
+          <button onClick=${() => set({ isOpen: false })}>Another text</button><button onClick=${undoLast}>Undo <kbd>u</kbd></button></p></${Empty}>`}
+      <${Working} />
     </section>
     <div class="side"><${Quality} view=${view} /><${Accept} view=${view} set=${set} /></div></div>`;
+}
+
+/** What the server is doing with the text. */
+function Working() {
+  if (!review.job) return null;
+  const { id, done, total } = review.job;
+  return html`<p class="buttons" role="status"><progress value=${done || null} max=${total || 1} aria-label="Progress"></progress>
+    <span>${review.isOpen ? "Searching the rest of the text" : "Finding entities and likely relations between them"}${done ? `: ${done.toLocaleString("en")} of ${total.toLocaleString("en")}` : "…"}</span>
+    ${id && html`<button onClick=${() => api.cancel(id).catch(() => {})}>Stop</button>`}</p>`;
 }
 
 function Accept({ view, set }) {
@@ -138,8 +169,7 @@ function Start({ set }) {
       <p class="buttons"><button class="primary" type="submit">Start <kbd>Ctrl Enter</kbd></button><${FileField} label="Open a file" onText=${go} />
         ${state.doc && html`<button type="button" onClick=${() => go(state.doc.text)}>Use the text of Read</button>`}
         <button type="button" onClick=${() => go(TEXT)}>Use the example text</button></p></form>
-    ${review.job && html`<p class="buttons" role="status"><progress value=${review.job.done} max=${review.job.total || 1}></progress> Reading the text: ${review.job.done} of ${review.job.total}
-      <button onClick=${() => api.cancel(review.job.id).catch(() => {})}>Cancel</button></p>`}
+    <${Working} />
     ${n > 0 && html`<p class="quiet">${counted(n, "pair")} judged in all reviews; none is shown again.
       ${review.view.pair && html` <button class="link" onClick=${() => set({ isOpen: true })}>Continue the last review</button>`}</p>`}</section>`;
 }
@@ -148,6 +178,7 @@ function Quality({ view }) {
   const right = view.right.filter(Boolean).length;
   const rows = state.relations.map((one) => [one.id, view.n_yes[one.id] ?? 0, view.n_no[one.id] ?? 0]).filter(([, yes, no]) => yes + no);
   return html`<section class="panel" aria-label="Quality so far"><h2>Quality so far</h2>
+    ${view.progress && html`<p>${view.progress}</p>`}
     ${!view.right.length ? html`<p>Judge a suggestion to begin.</p>` : html`
     <p>${right} of ${counted(view.right.length, "suggestion")} right (${percent(right / view.right.length)}), in all reviews.</p>
     <${Curve} right=${view.right} />

@@ -1,8 +1,7 @@
 // The state that all views share, and the actions that change it.
 import { api } from "./api.js";
-import { exampleOfAnswer, keyOf, newDocument, entityOf } from "./text.js";
+import { exampleOfAnswer, keyOf, newDocument, entityOf, markedText, namesOf, swapped } from "./text.js";
 
-const MOST_SEEN = 120;
 const MOST_CHARACTERS = 100_000; // of a text that the server reads at once
 
 export const state = {
@@ -13,10 +12,11 @@ export const state = {
   chosen: "", // the relation of the last teaching
   draft: "", // the text in the field of the view Read
   doc: null,
-  answers: [],
+  answers: [], // of every ordered pair of entities in the text
   answered: 0, // the version of the answers
-  seen: [], // sentences that were answered, with marks: a teaching is compared on them
-  changes: null, // what the last teaching changed on them
+  changes: null, // what the last change did to them
+  taught: null, // the last teaching, and the warnings of the server about it
+  lately: [], // sentences taught in this visit, newest first
   message: { text: "", isFault: false, n: 0 },
   busy: 0,
   reading: null, // the share of a long text that was answered
@@ -57,11 +57,6 @@ export async function loadRelations() {
   update({ relations, version, chosen, isLoaded: true });
 }
 
-export function remember(answers) {
-  const seen = [...new Set([...answers.map((one) => one.text), ...state.seen])];
-  update({ seen: seen.slice(0, MOST_SEEN) });
-}
-
 // -- the text of the view Read ------------------------------------------------------------------------------------
 
 export const read = (text) =>
@@ -81,7 +76,7 @@ export async function correct(doc) {
 /** Ask for the relations of the text again, part by part; parts that did not change are not asked again. */
 export async function ask() {
   let doc = state.doc;
-  if (!doc || !state.relations.length) return update({ answers: [] });
+  if (!doc || !state.relations.length) return update({ answers: [], answered: state.version });
   const [wanted, parts, kept] = [state.version, partsOf(doc), new Map()];
   let answers = [];
   try {
@@ -90,14 +85,13 @@ export async function ask() {
       const found = asked.get(key) ?? (await api.extract(part.text, part.entities, "all", 5));
       if (state.doc !== doc || state.version !== wanted) return undefined; // corrected or taught meanwhile
       kept.set(key, found);
-      answers = [...answers, ...found.answers.flatMap((one) => eachRelation({ ...shifted(one, part.start), holds: holding(one, found.answers) }))];
+      answers = [...answers, ...found.answers.map((one) => named(shifted(one, part.start)))];
       doc = withEntities(doc, answers);
       update({ answers, answered: found.version, doc, reading: parts.length > 1 ? (place + 1) / parts.length : null });
     }
   } finally {
     if (state.doc === doc) { asked = kept; update({ reading: null }); }
   }
-  remember(answers);
   return undefined;
 }
 
@@ -116,6 +110,9 @@ function partsOf(doc) {
   }).filter((one) => !one.entities || one.entities.length);
 }
 
+/** The whole text as a question to the server. */
+export const questionOf = (doc) => ({ text: doc.text, ...(doc.corrected.length && { entities: doc.entities.map((one) => ({ span: [one.start, one.end], ...(one.type && { type: one.type }) })) }) });
+
 const shifted = (one, by) => ({ ...one, head_start: one.head_start + by, head_end: one.head_end + by, tail_start: one.tail_start + by, tail_end: one.tail_end + by });
 
 /** The document with the entities that only answers name, as resolved pronouns. */
@@ -129,50 +126,88 @@ function withEntities(doc, answers) {
 export const placeOf = (answer, role) =>
   entityOf({ span: [answer[`${role}_start`], answer[`${role}_end`]], type: answer[`${role}_type`] });
 
-/** One row for each relation that holds between a pair; a resolved pronoun is called by its name. */
-function eachRelation(one) {
-  const named = { ...one, head_said: one.head_resolved ?? one.head, tail_said: one.tail_resolved ?? one.tail };
-  const confidence = (relation) => one.ranked.find((other) => other.relation === relation)?.confidence ?? one.confidence;
-  return (one.relations ?? [one.relation]).map((relation) => ({ ...named, relation, confidence: relation === null ? one.confidence : confidence(relation) }));
-}
+/** A resolved pronoun is called by its name. */
+const named = (one) => ({ ...one, head_said: one.head_resolved ?? one.head, tail_said: one.tail_resolved ?? one.tail });
 
-/** Whether an answer is drawn: a relation holds, and the other direction is not likelier. */
-function holding(answer, all) {
-  if (answer.relation === null) return false;
-  const other = all.find((one) => one.head_start === answer.tail_start && one.tail_start === answer.head_start);
-  return !other || other.relation === null || other.confidence <= answer.confidence;
+/**
+ * The arrows of some answers, one for each relation of a pair; of two directions the likelier one is drawn.
+ * Without `least`, the thresholds of the extractor decide; with it, the likeliest relation of every pair that reaches it.
+ */
+export function arrowsOf(answers, least = null) {
+  const ends = (from, to) => `${from} ${to}`;
+  const best = new Map(answers.map((one) => [ends(one.head_start, one.tail_start), one]));
+  return answers.flatMap((one) => {
+    const confidence = (relation) => one.ranked.find((other) => other.relation === relation)?.confidence ?? one.confidence;
+    const held = one.relations ?? (one.relation === null ? [] : [one.relation]);
+    const found = least === null ? held : [...new Set([one.ranked[0].relation, ...held])].filter((relation) => confidence(relation) >= least);
+    const other = best.get(ends(one.tail_start, one.head_start));
+    const isLikelier = !other || (least === null && other.relation === null) || other.confidence < one.confidence || (other.confidence === one.confidence && one.head_start < one.tail_start);
+    return isLikelier ? found.map((relation) => ({ ...one, relation, confidence: confidence(relation) })) : [];
+  });
 }
 
 // -- changes ------------------------------------------------------------------------------------------------------
 
-/** The answers of the current version to sentences with marks. */
-const answersTo = async (texts) => (texts.length && state.relations.length ? (await api.predict(texts, 1)).answers : []);
+const WORTH_SAYING = 0.05; // a smaller change of a confidence is not listed
 
-/** Run a change, read everything again, and compare both versions on the sentences seen before. */
+/** The pairs whose arrows differ between two lists of answers to the same text, the largest differences first. */
+function compared(old, now) {
+  const pairs = new Map();
+  for (const [time, answers] of [["before", old], ["after", now]])
+    for (const one of [...answers, ...arrowsOf(answers).map((arrow) => ({ ...arrow, isArrow: true }))]) {
+      const key = [keyOf(placeOf(one, "head")), keyOf(placeOf(one, "tail"))].sort().join(" ");
+      if (!pairs.has(key)) pairs.set(key, { key, before: [], after: [] });
+      if (one.isArrow) pairs.get(key)[time].push(one);
+    }
+  const sameAs = (one) => (other) => other.head_start === one.head_start && other.relation === one.relation;
+  const size = ({ before, after }) => Math.max(0,
+    ...[...before, ...after].map((one) => (before.some(sameAs(one)) && after.some(sameAs(one)) ? 0 : 1)),
+    ...before.map((one) => Math.abs(one.confidence - (after.find(sameAs(one))?.confidence ?? one.confidence))));
+  const rows = [...pairs.values()].map((pair) => ({ ...pair, size: size(pair) })).filter((pair) => pair.size >= WORTH_SAYING);
+  return { n: pairs.size, rows: rows.sort((a, b) => b.size - a.size) };
+}
+
+/** Run a change, read everything again, and compare the answers of both versions to the text. */
 export const change = (action) =>
   attempt(async () => {
-    const before = state.version;
-    const old = await answersTo(state.seen);
+    const isRead = () => state.doc && state.reading === null && state.answered === state.version;
+    const [before, text, old] = [state.version, state.doc?.text, isRead() ? state.answers : null];
     const done = await action();
     await loadRelations();
     say(done.message ?? `Version ${state.version}.`);
-    update({ changes: null });
+    update({ changes: null, taught: null });
     if (state.doc) await ask();
-    const now = state.version === before ? [] : await answersTo(old.map((one) => one.text));
-    if (now.length) {
-      const rows = now.map((one, place) => ({ text: one.text, before: old[place].relation, after: one.relation }));
-      update({ changes: { before, after: state.version, n: rows.length, rows: rows.filter((one) => one.before !== one.after) } });
-    }
+    if (old && state.version !== before && isRead() && state.doc.text === text)
+      update({ changes: { before, after: state.version, ...compared(old, state.answers) } });
     return done;
   });
 
-export const teach = (relation, examples, description = "") =>
-  change(async () => {
+/** Teach; the server may warn about examples, which Swap then turns round. */
+export const teach = (relation, examples, description = "") => taughtBy(relation, examples, description, async () => {});
+
+/** Replace the last teaching: the examples that a warning names get head and tail exchanged. */
+export const swapTaught = () => {
+  const { relation, examples, description, version, warnings } = state.taught;
+  const isNamed = (one) => examples.length === 1 || warnings.some((text) => namesOf(one).every((name) => text.includes(name)));
+  return taughtBy(relation, examples.map((one) => (isNamed(one) ? swapped(one) : one)), description, async () => {
+    if ((await api.relations()).version !== version) throw new Error("The extractor has changed since. Take the example back in Relations, and teach it again.");
+    await api.undo();
+    update({ lately: state.lately.slice(examples.length) });
+  });
+};
+
+async function taughtBy(relation, examples, description, first) {
+  const answer = await change(async () => {
+    await first();
     const done = await api.teach({ relation, examples, description });
     const known = state.relations.find((one) => one.id === relation || one.name === relation);
     update({ chosen: known?.id ?? done.new?.[0] ?? relation });
     return done;
   });
+  if (answer) update({ lately: [...examples.map((one) => ({ text: markedText(one), relation: state.chosen })), ...state.lately].slice(0, 20) });
+  if (answer?.warnings?.length) update({ taught: { relation, examples, description, version: state.version, warnings: answer.warnings } });
+  return answer;
+}
 
 export const judge = (answer, relation, holds) => change(() => api.judge(exampleOfAnswer(answer), relation, holds));
 

@@ -54,6 +54,17 @@ export function wholeWords(doc, start, end) {
   return { start, end, type: null };
 }
 
+/** The word at a place; a capitalised one with the capitalised words beside it. Null between words. */
+export function nameAt(doc, place) {
+  const at = (start) => wholeWords(doc, start, start + 1);
+  const isName = (one) => one && /^\p{Lu}/u.test(slice(doc, one));
+  const found = at(place) ?? at(place - 1);
+  if (!isName(found)) return found;
+  for (let next = at(found.end + 1); doc.chars[found.end] === " " && isName(next); next = at(found.end + 1)) found.end = next.end;
+  for (let next = at(found.start - 2); next?.end === found.start - 1 && isName(next) && !doc.sentences.some((one) => one.start === next.start); next = at(found.start - 2)) found.start = next.start;
+  return found;
+}
+
 /** Words of at least three letters that are no part of an entity. */
 export function freeWords(doc) {
   const found = [];
@@ -121,6 +132,24 @@ export function piecesOf(marked) {
     return { role: "", text: piece };
   });
 }
+
+/** An example as text with marks. */
+export function markedText(example) {
+  if (typeof example === "string") return example;
+  const { tokens, text, head, tail } = example;
+  const mark = (place, side, [first, second]) => (place === head.span[side] ? first : place === tail.span[side] ? second : "");
+  return (tokens ?? Array.from(text)).map((one, place) => mark(place, 0, ["[[", "{{"]) + one + mark(place + 1, 1, ["]]", "}}"])).join(tokens ? " " : "");
+}
+
+/** An example with head and tail exchanged. */
+export const swapped = (example) => (typeof example === "string"
+  ? example.replace(/\[\[(.*?)\]\]|\{\{(.*?)\}\}/gsu, (_, head, tail) => (head === undefined ? `[[${tail}]]` : `{{${head}}}`))
+  : { ...example, head: example.tail, tail: example.head });
+
+/** The names of head and tail of an example. */
+export const namesOf = (example) => (typeof example === "string"
+  ? ["head", "tail"].map((role) => piecesOf(example).find((one) => one.role === role)?.text ?? "")
+  : [example.head.name, example.tail.name]);
 
 export const isMarked = (line) => /\[\[.+?\]\]/su.test(line) && /\{\{.+?\}\}/su.test(line);
 export const percent = (value) => `${Math.round(100 * value)}\u00a0%`;
