@@ -6,8 +6,8 @@ python tools/labelled_rows.py --without redocred-A fewrel-40 --out a.jsonl.gz   
 Relations: FewRel without the test and validation sentences of its splits, redoc41 without the documents of
 redocred-dev, and the pairs of redocred-test that have exactly one relation. `no_relation`: pairs of redocred-test with
 no relation in their document; labelled pairs with head and tail exchanged, unless the relation is symmetric or has an
-inverse; and labelled sentences that are denied or doubted by added words. Relations of a fold, their inverses, and pairs
-that also have one of them are left out.
+inverse; and labelled sentences that are denied or doubted by added words. Relations of a fold, their inverses, and
+pairs that also have one of them are left out.
 """
 
 from __future__ import annotations
@@ -109,10 +109,11 @@ def denied(row: dict[str, Any], draw: random.Random) -> dict[str, Any] | None:
 
 def inserted(row: dict[str, Any], place: int, words: Sequence[str]) -> dict[str, Any]:
     """Insert words before the token `place`."""
-    moved = {
-        side: row[side] | {"span": [at + len(words) * (at >= place + (i == 1)) for i, at in enumerate(row[side]["span"])]}
-        for side in ("head", "tail")
-    }
+    moved = {}
+    for side in ("head", "tail"):
+        start, end = row[side]["span"]
+        span = [start + len(words) * (start >= place), end + len(words) * (end > place)]
+        moved[side] = row[side] | {"span": span}
     tokens = [*row["tokens"][:place], *words, *row["tokens"][place:]]
     return row | moved | {"tokens": tokens, "relation": NO_RELATION, "source": f"denied:{row['source']}"}
 

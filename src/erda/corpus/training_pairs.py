@@ -330,7 +330,8 @@ class Batches:
         """Sentences without their labels, shown as the teachers saw them (`as_taught`)."""
         n_labelled = round(self.settings.labelled_share * self.settings.batch_size) if len(self._labelled) else 0
         sizes = (self.settings.batch_size - n_labelled, n_labelled)
-        drawn = [own[rng.integers(len(own), size=n)] for own, n in zip((self.among, self._labelled), sizes) if n]
+        pools = zip((self.among, self._labelled), sizes, strict=True)
+        drawn = [own[rng.integers(len(own), size=n)] for own, n in pools if n]
         return Batch(as_taught(np.unique(np.concatenate(drawn))), *([self.among[:0]] * 3))
 
     def _drawn(self, epoch: int) -> PairSet:

@@ -45,8 +45,8 @@ class TransformerSettings(Settings):
     Mode `markers` puts new mark tokens around the entities and concatenates the states of the two start marks (2 x
     hidden; followed by a linear layer only if `projection` is set). It trains all layers by default. Mode `paper` marks
     entities with `#` and `@` and passes the [CLS] state through a trained linear layer of width `projection` (0: the
-    model's width). It trains the last layer by default. Mode `levitated` is `markers` with the marks after the sentence:
-    they share the positions of their entities and the words do not read them, so that one pass reads many pairs.
+    model's width). It trains the last layer by default. Mode `levitated` is `markers` with the marks after the
+    sentence: they share the positions of their entities, and no word reads them, so one pass reads many pairs.
     `trained_layers` counts from the top: -1 is all layers and the embeddings, -2 the default of the mode.
     `max_pieces` 0 is the limit of the model, `learning_rate` 0 the default of the mode.
     `engine` is `torch`, or an ONNX Runtime engine for a frozen model in mode `markers` on a CPU: `packaged` (the int8

@@ -103,7 +103,7 @@ class TrainedWeights:
         return cls("adapter", tensors, base, max_pieces, scale)
 
     def after(self, before: TrainedWeights) -> TrainedWeights:
-        """A fresh adapter that starts as `before`: its first rows are those of `before`, scaled, the others change nothing."""
+        """Start a fresh adapter as `before`: its first rows are those of `before`, the others change nothing."""
         tensors = dict(self.tensors) | {MARKS: before.tensors[MARKS].float()}
         n = before.rank
         if before.kind != "adapter" or n > self.rank:

@@ -178,9 +178,9 @@ class LayeredModel(nn.Module):
             attended: Tensor = layer.attention(states, mask, *([] if bias is None else [bias]))[0]
             return attended
         block, shape = layer.attention.attn, (*states.shape[:2], -1, layer.attention.attn.attention_head_size)
-        parts = [part(states).view(shape).transpose(1, 2) for part in (block.q, block.k, block.v)]
-        both = (bias if mask is None else bias + mask).to(parts[0].dtype)
-        mixed = scaled_dot_product_attention(*parts, attn_mask=both)  # transformers has none for MPNet
+        query, key, value = (part(states).view(shape).transpose(1, 2) for part in (block.q, block.k, block.v))
+        both = (bias if mask is None else bias + mask).to(query.dtype)
+        mixed = scaled_dot_product_attention(query, key, value, attn_mask=both)  # transformers has none for MPNet
         attended = layer.attention.LayerNorm(block.o(mixed.transpose(1, 2).flatten(2)) + states)
         return attended
 
@@ -197,8 +197,8 @@ class LayeredModel(nn.Module):
             states = layer.output(layer.intermediate(attended), attended)
         if not pooled:
             return states
-        layers = (normalize(one.flatten(1), dim=1).view_as(one) for one in (*pooled, states))  # [n, p, hidden] each
-        return torch.stack(list(layers)).mean(0)
+        units = (normalize(one.flatten(1), dim=1).view_as(one) for one in (*pooled, states))  # [n, p, hidden] each
+        return torch.stack(list(units)).mean(0)
 
     def _rows(self, ids: Tensor) -> Tensor:
         """Embedding rows of word pieces and of marks."""

@@ -139,8 +139,9 @@ class OnnxEncoder(Encoder):
             text, size, limit = packed.tokenizer.decode(), self.about.vocab_size, self.about.max_pieces
             with ThreadPoolExecutor(1) as pool:  # both take about 0.1 s
                 session = pool.submit(_session, packed)
-                how = {"special": self.about.special, "mode": self.about.mode}
-                tokenizer = MarkedTokenizer.from_json(text, vocab_size=size, limit=limit, **how)
+                tokenizer = MarkedTokenizer.from_json(
+                    text, special=self.about.special, mode=self.about.mode, vocab_size=size, limit=limit
+                )
                 return tokenizer, session.result()
 
     @property

@@ -8,9 +8,9 @@ operators, which have fast CPU kernels. Each run takes one sentence without padd
 In int8, the weights of linear layers have one scale per output. Their inputs are quantised at run time with one scale
 per word piece: the graph divides each row by its largest absolute value and multiplies the output by it. Levitated
 graphs have one fixed scale after that, so that no row depends on another one. Queries, keys and values are computed in
-32 bits. Each of these two measures halves the error. Weights use 7 bits: on x86 without VNNI, the sum of two products (255 x 127 x 2) would saturate at 16 bits. Word
-vectors are stored in 8 bits with one scale per word, everything else in half precision, which ONNX Runtime widens when
-it loads the file.
+32 bits. Each of these two measures halves the error. Weights use 7 bits: on x86 without VNNI, the sum of two products
+(255 x 127 x 2) would saturate at 16 bits. Word vectors are stored in 8 bits with one scale per word, everything else in
+half precision, which ONNX Runtime widens when it loads the file.
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ class _Graph:
         largest = self._add("Max", largest, self._constant(TINY))
         states, scales = self._add("Div", states, largest), self._constant(scale)
         if self.levitated:
-            step, middle = self._constant(np.float32(1 / 127)), self._constant(np.uint8(128))
+            step, middle = self._constant(np.array(1 / 127, np.float32)), self._constant(np.array(128, np.uint8))
             whole_states = self._add("QuantizeLinear", states, step, middle)
             product = self._add("MatMulIntegerToFloat", whole_states, whole, step, scales, middle, domain=RUNTIME)
         else:
@@ -278,7 +278,7 @@ class _Graph:
         if self.levitated:
             axes = [self._add("Unsqueeze", "owners", self._ints(axis)) for axis in (0, 1)]
             reads = self._add("Or", self._add("Equal", axes[0], self._ints(0)), self._add("Equal", *axes))
-            mask = self._add("Where", reads, self._constant(np.float32(0)), self._constant(np.float32(-1e4)))
+            mask = self._add("Where", reads, *(self._constant(np.array(one, np.float32)) for one in (0, -1e4)))
             mask = self._add("Unsqueeze", mask, self._ints(0, 1))
         if not layers.mpnet:
             return mask if self.levitated else ""
