@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,8 +12,16 @@ from toy_pairs import SMALL, batches_of, toy_rows, toy_sentences
 
 from erda.corpus.similarity import SimilarityModel
 from erda.corpus.similarity_run import neighbour_agreement, pair_auc
-from erda.corpus.similarity_training import CHECKPOINTS, Learner, infonce_loss, train
+from erda.corpus.similarity_training import (
+    CHECKPOINTS,
+    Learner,
+    distillation_loss,
+    infonce_loss,
+    labelled_loss,
+    train,
+)
 from erda.corpus.training_pairs import Machine, mine_pairs
+from erda.encoders.adapter import TrainedWeights
 from erda.errors import DataError, SettingsError
 from erda.fields import changed_settings
 from erda.files import locked, temporary_name
@@ -202,3 +211,38 @@ def test_temporary_files_of_a_killed_training_go_and_a_running_one_keeps_others_
     assert not left.exists()
     with locked(out, busy="busy"), pytest.raises(DataError, match="another process trains a model here"):
         train(folder, rows, SMALL, out=out)
+
+
+def test_the_labelled_loss_equals_a_loop():
+    vectors = torch.nn.functional.normalize(torch.randn(6, 4, generator=torch.Generator().manual_seed(0)), dim=1)
+    relation, losses = [0, 0, 1, 1, -1, -1], []
+    for i in range(4):  # pairs without a relation are negatives, and never anchors
+        weights = [0.0 if j == i else math.exp(float(vectors[i] @ vectors[j]) / 0.5) for j in range(6)]
+        own = [j for j in range(4) if j != i and relation[j] == relation[i]]
+        losses.append(-np.mean([math.log(weights[j] / sum(weights)) for j in own]))
+    assert labelled_loss(vectors, torch.tensor(relation), 0.5).item() == pytest.approx(np.mean(losses), rel=1e-4)
+
+
+def test_distillation_has_no_loss_where_student_and_teacher_agree():
+    cosines = torch.rand(5, 5, generator=torch.Generator().manual_seed(0))
+    assert distillation_loss(cosines, cosines.clone().fill_diagonal_(9.0), 0.1).item() == pytest.approx(0, abs=1e-6)
+    assert distillation_loss(cosines, cosines.flip(1), 0.1).item() > 0.1
+
+
+def test_labels_and_a_teacher_train_a_model_with_levitated_marks(folder, tmp_path):
+    examples = toy_sentences(40)
+    unrelated = [replace(one, relation="no_relation", head=one.tail, tail=one.head) for one in examples]
+    rows = toy_rows(folder, tmp_path / "rows.jsonl", [*examples, *unrelated])
+    rows = rows.joined(toy_rows(folder, tmp_path / "text.jsonl", [replace(one, relation=None) for one in examples]))
+    assert len(rows.relations) == 4
+    labelled = {"objective": "labelled", "n_relations": 4, "n_sentences": 3, "n_unrelated": 6, "n_steps": 30}
+    teacher = train(folder, rows, changed_settings(SMALL, labelled), out=tmp_path / "teacher").weights
+    assert teacher.trained_on == rows.relations
+    distil = {"objective": "distil", "teachers": (str(tmp_path / "teacher"),), "mode": "levitated", "n_steps": 40}
+    how = changed_settings(SMALL, distil | {"rank": 0, "batch_size": 24, "learning_rate": 1e-3})
+    student = train(folder, rows, how, out=tmp_path / "student")
+    assert student.losses[-1][1] < student.losses[0][1]
+    model = SimilarityModel(folder, TrainedWeights.load(tmp_path / "student"))
+    vectors = model.encode(examples[:8])
+    assert np.abs(model.encode_packed(rows.sentences, np.arange(8)).numpy() - vectors).max() < 1e-5
+    assert np.abs(vectors - model.encode(unrelated[:8])).max() > 1e-3  # the direction counts

@@ -55,14 +55,14 @@ def test_batches_equal_the_output_of_the_tokenizer(tokenizers, kind, examples, d
     shown = Shown(rows, np.where(blanked, MASKED, AS_IT_IS), np.full((len(rows), 2), WHOLE))
     expected = tokenizer.encode(examples, blanked=blanked)
     if max(map(len, tokenizer.encode(examples))) < tokenizer.limit:  # batches shorten before they mask
-        assert assembled(batches, shown) == [(one.ids.tolist(), (one.head, one.tail)) for one in expected]
+        assert assembled(batches, shown) == [(one.ids.tolist(), one.places) for one in expected]
 
 
 def test_long_sentences_are_shortened_around_their_entities(tokenizers):
     tokenizer = tokenizers["bert", 12]
     batches = SentenceBatches(packed(tokenizer, SENTENCES), tokenizer, "cpu")
     found = assembled(batches, Shown.whole(np.arange(len(SENTENCES))))
-    assert found == [(one.ids.tolist(), (one.head, one.tail)) for one in tokenizer.encode(SENTENCES)]
+    assert found == [(one.ids.tolist(), one.places) for one in tokenizer.encode(SENTENCES)]
     assert max(len(ids) for ids, _ in found) == 12
 
 

@@ -35,7 +35,7 @@ def test_marks_of_both_modes(
 ) -> None:
     (pieces,) = TOKENIZERS[mode].encode([sentence(text, *spans)])
     assert " ".join(spelled(TOKENIZERS[mode], pieces.ids)) == expected
-    assert (pieces.head, pieces.tail) == places
+    assert pieces.places == places
     assert TOKENIZERS["markers"].mark_origins == TOKENIZERS["paper"].marks
 
 
@@ -72,7 +72,7 @@ def test_marks_enclose_the_entities(example: Example, mode: str) -> None:
     expected.append(tokenizer.sep_id)
     (pieces,) = tokenizer.encode([example])
     assert pieces.ids.tolist() == expected
-    assert (pieces.head, pieces.tail) == (starts["head"], starts["tail"])
+    assert pieces.places == (starts["head"], starts["tail"])
 
 
 @given(marked_examples(ANY_WORD, part_size=12))
@@ -86,14 +86,14 @@ def test_a_shortened_sentence_keeps_both_entities_and_their_marks(example: Examp
     assert pieces.ids[0] == SHORT.cls_id
     assert pieces.ids[-1] == SHORT.sep_id
     for start, opening, closing, whole_start in (
-        (pieces.head, open_head, close_head, whole.head),
-        (pieces.tail, open_tail, close_tail, whole.tail),
+        (pieces.places[0], open_head, close_head, whole.places[0]),
+        (pieces.places[1], open_tail, close_tail, whole.places[1]),
     ):
         assert pieces.ids[start] == opening
         inside = pieces.ids[start + 1 : pieces.ids.tolist().index(closing)].tolist()
         assert inside
         assert inside == whole.ids[whole_start + 1 : whole_start + 1 + len(inside)].tolist()
-    assert (pieces.head < pieces.tail) == (whole.head < whole.tail)
+    assert (pieces.places[0] < pieces.places[1]) == (whole.places[0] < whole.places[1])
 
 
 @pytest.mark.parametrize(
@@ -121,9 +121,9 @@ def test_blanked_entities_become_one_mask_token() -> None:
     )
     assert spelled(tokenizer, both.ids)[1:4] == ["[E1]", "[MASK]", "[/E1]"]
     assert spelled(tokenizer, tail_only.ids)[2:4] == ["marie", "cu"]
-    assert spelled(tokenizer, tail_only.ids)[tail_only.tail + 1] == "[MASK]"
-    assert spelled(tokenizer, reverse.ids)[reverse.head + 1] == "[MASK]"
-    assert spelled(tokenizer, reverse.ids)[reverse.tail + 1] == "marie"
+    assert spelled(tokenizer, tail_only.ids)[tail_only.places[1] + 1] == "[MASK]"
+    assert spelled(tokenizer, reverse.ids)[reverse.places[0] + 1] == "[MASK]"
+    assert spelled(tokenizer, reverse.ids)[reverse.places[1] + 1] == "marie"
     assert "[MASK]" not in spelled(tokenizer, tokenizer.encode([example])[0].ids)
 
 
@@ -133,7 +133,7 @@ def test_plain_texts() -> None:
     assert spelled(tokenizer, one.ids) == ["[CLS]", "place", "of", "birth", "[SEP]"]
     assert spelled(tokenizer, empty.ids) == ["[CLS]", "[SEP]"]
     assert len(long) == 512
-    assert (one.head, one.tail) == (0, 0)
+    assert one.places == (0, 0)
 
 
 def test_keys_depend_on_pieces_and_marks_only() -> None:

@@ -33,7 +33,7 @@ def test_markers_mode_concatenates_the_two_start_marks(folders: dict[str, ModelF
     (pieces,) = encoder.tokenizer.encode(SENTENCES[2:3])  # the tail comes first
     with torch.no_grad():
         ids = torch.from_numpy(pieces.ids).long()[None]
-        places = torch.tensor([[pieces.head, pieces.tail]])
+        places = torch.tensor([pieces.places])
         expected = encoder.layers(ids, torch.tensor([len(pieces)]), places).flatten()
         assert torch.allclose(encoder.encode(SENTENCES[2:3])[0], expected, atol=1e-5)
         text = encoder.encode_texts(["capital of"])[0]

@@ -1,6 +1,7 @@
-"""The scripts of `tools/atlas/` import each other by their plain names, as they do when they are run."""
+"""The scripts of `tools/` import each other by their plain names, as they do when they are run."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tools" / "atlas"))
+TOOLS = Path(__file__).parents[2] / "tools"
+sys.path[:0] = [str(TOOLS / "atlas"), str(TOOLS)]

@@ -44,6 +44,22 @@ def test_vectors_equal_those_of_pytorch(folders: dict[str, ModelFolder], kind: s
     assert not found.trained_state()
 
 
+@pytest.mark.parametrize("kind", ["bert", "roberta", "mpnet"])
+def test_the_pairs_of_a_sentence_share_a_run_if_marks_are_levitated(folders: dict[str, ModelFolder], kind: str) -> None:
+    spans = [(0, 1), (2, 4), (5, 6)]
+    pairs = [sentence("berlin the river in a paris", one, two) for one in spans for two in spans if one != two]
+    found = build(folders[kind], mode="levitated")
+    assert isinstance(found, OnnxEncoder)
+    assert [len(rows) for rows in found._runs(found.tokenizer.encode([*pairs, LONG]))] == [len(pairs), 1]
+    together = found.embed([*pairs, LONG])
+    np.testing.assert_allclose(
+        together, build(folders[kind], "torch", mode="levitated").embed([*pairs, LONG]), atol=1e-4
+    )
+    np.testing.assert_allclose(together[:1], found.embed(pairs[:1]), atol=1e-5)
+    whole = build(folders[kind], "onnx-int8", mode="levitated").embed([*pairs, LONG])
+    assert ((whole * together).sum(1) / np.linalg.norm(whole, axis=1) / np.linalg.norm(together, axis=1)).min() > 0.98
+
+
 @pytest.mark.parametrize("engine", ["onnx", "onnx-int8"])
 def test_a_vector_does_not_depend_on_its_batch(bert: ModelFolder, engine: str) -> None:
     encoder = build(bert, engine)
@@ -89,7 +105,7 @@ def test_encoders_share_a_vector_cache(bert: ModelFolder, monkeypatch: pytest.Mo
     cache = FrozenCache()
     first, second = build(bert, cache=cache), build(bert, cache=cache)
     vectors = first.embed(SENTENCES)
-    monkeypatch.setattr(second, "_vector", lambda pieces: pytest.fail("everything is cached"))
+    monkeypatch.setattr(second, "_run", lambda pieces: pytest.fail("everything is cached"))
     np.testing.assert_array_equal(second.embed(SENTENCES[::-1]), vectors[::-1])
     assert second.embed([]).shape == (0, second.dim)
 

@@ -233,7 +233,7 @@ def train(
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         learner = Learner(folder, rows, settings, machine, device)
         run = UnfinishedTraining(
-            settings=settings.model_dump(),
+            settings=settings.model_dump(mode="json"),
             pairs=f"{rows.digest[:16]} {len(among)} {limit}",
             encoder=learner.start.base.fingerprint,
         )

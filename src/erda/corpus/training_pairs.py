@@ -152,7 +152,7 @@ class PairRows:
 
     def split(self, held_out: float) -> tuple[np.ndarray, np.ndarray]:
         """Split into training rows and rows of held-out entity pairs."""
-        out = (self.place < held_out * 2**32) & (self.relation == UNLABELLED)
+        out = self.place < held_out * 2**32
         return np.flatnonzero(~out), np.flatnonzero(out)
 
     def joined(self, other: PairRows) -> PairRows:
@@ -285,8 +285,9 @@ class Batches:
         self, rows: PairRows, among: np.ndarray, settings: TrainingSettings, *, limit: int | None = None
     ) -> None:
         self.rows, self.settings, self.limit = rows, settings, limit
-        relation = rows.relation[among]
-        self.among, self._unrelated = among[relation == UNLABELLED], among[relation == UNRELATED]
+        relation, by_epochs = rows.relation[among], settings.objective in ("infonce", "paper")
+        self.among = among if by_epochs else among[relation == UNLABELLED]
+        self._unrelated = among[relation == UNRELATED]
         labelled = among[relation >= 0]
         order = labelled[np.argsort(rows.relation[labelled], kind="stable")]
         self._of_relation = np.split(order, np.flatnonzero(np.diff(rows.relation[order])) + 1) if len(order) else []
@@ -294,7 +295,6 @@ class Batches:
         self._epoch, self._pairs = 0, self._drawn(0)
         self.n_pairs = len(self._pairs)
         self.n_batches = max(1, self.n_pairs // max(settings.batch_size, 1))  # an incomplete last batch is dropped
-        by_epochs = settings.objective in ("infonce", "paper")
         self.n_steps = self.n_batches * settings.n_epochs if by_epochs else settings.n_steps
 
     def __getitem__(self, step: int) -> Batch:
