@@ -24,7 +24,7 @@ from erda.files import remove_own, write_bytes
 FOLDER = "report"
 PAGE, MARKDOWN = "index.html", "report.md"  # MARKDOWN: of each section
 # names of all files that a report may write; files with other names are never touched
-_TABLES = "accuracy-[^/]+|final|published|later|comparison-[^/]+|mistakes|cost|runs|orders"
+_TABLES = "accuracy-[^/]+|final|published|comparison-[^/]+|mistakes|cost|runs|orders"
 _FIGURES = "curve|sweep|tsne"
 _WRITTEN = re.compile(
     rf"({_TABLES})\.({'|'.join(WRITERS)})|({_FIGURES})\.({'|'.join(FORMATS)})|{re.escape(MARKDOWN)}|{re.escape(PAGE)}"
@@ -139,7 +139,7 @@ def _comparison(section: Section) -> Iterator[Item]:
 VIEWS: dict[str, Callable[[Section], Iterable[Item | None]]] = {
     "accuracy": lambda one: [results.accuracy_table(one.experiment, name) for name in one.experiment.protocols],
     "final": lambda one: [results.final_table(one.experiment)],
-    "published": lambda one: [results.published_table(one.experiment), results.later_table(one.experiment)],
+    "published": lambda one: [results.published_table(one.experiment)],
     "comparison": _comparison,
     "curve": lambda one: [accuracy_figure(one.experiment)],
     "sweep": lambda one: [sweep_figure(one.experiment, one.setting)],
