@@ -12,13 +12,18 @@ from typing import Any
 from erda.benchmark.experiments import PERCENT, Line, dataset_in_words
 from erda.benchmark.measures import ALL_SEEN, CANDIDATES, PROTOCOLS
 from erda.benchmark.records import Record
-from erda.benchmark.report.published import LATER, PAPER, Published
+from erda.benchmark.report.published import PAPER, TABLES, Published
 from erda.benchmark.report.report_files import Section
 from erda.methods import METHODS
 
 FACTS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("facts.toml").read_text(encoding="utf-8"))
 ORDERS = {"erda": "task orders of ERDA", "sckd": "task orders of SCKD"}
 UNKNOWN = "not known"
+LATER = tuple(
+    Published(row=name, source="later work", **{**table, "accuracy": accuracy})
+    for table in TABLES["later"]
+    for name, accuracy in table["accuracy"].items()
+)
 DRAWN_ANEW = ("fewrel-fresh",)  # datasets nobody chose settings on
 
 

@@ -2,13 +2,11 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from toy_runs import toy_record
 
 from erda.benchmark.records import Records
 from erda.benchmark.report.report_files import VIEWS, Report, Section, experiment_sections, write_report
-from erda.files import write_arrays
 
 HOSTILE = "<img src=x onerror=alert(1)> $\\frac{ \"quoted\" & 'so on'"
 LONG = "a_method_with_a_name_that_is_much_longer_than_anybody_would_want_to_read_on_a_telephone"
@@ -27,18 +25,6 @@ def full_report(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Report:
     broken = directory / "broken/1/record.json"
     broken.parent.mkdir(parents=True)
     broken.write_text('{"schema": 1, "<script>alert(2)</script>"')
-    rng = np.random.default_rng(0)
-    write_arrays(
-        directory / "0.5/toy/1/embeddings.npz",
-        {
-            "vectors_before": rng.normal(size=(12, 4)),
-            "relations_before": np.repeat(["r0", "r1"], 6),
-            "vectors_after": rng.normal(size=(18, 4)),
-            "relations_after": np.repeat(["r0", "r1", "r2"], 6),
-            "base": np.array(["r0", "r1"]),
-            "new": np.array(["r2"]),
-        },
-    )
 
     def all_views(found: Records) -> tuple[Section, ...]:
         return tuple(

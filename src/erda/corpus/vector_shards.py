@@ -26,7 +26,7 @@ from erda.corpus.corpus_store import CorpusStore, disk_faults, find_checked, is_
 from erda.encoders import device_kind
 from erda.errors import DataError, ErdaError, ModelError, memory_faults_explained
 from erda.fields import Count, Settings
-from erda.files import UNREADABLE, locked, remove_unfinished, user_path
+from erda.files import locked, remove_unfinished, user_path
 
 if TYPE_CHECKING:
     from erda.corpus.similarity import SimilarityModel
@@ -113,7 +113,7 @@ class VectorShards:
             n_rows = (*self._starts, self._n_rows)[number + 1] - self._starts[number]
             try:
                 array = np.load(path, mmap_mode="r", allow_pickle=False) if is_intact(path) else None
-            except UNREADABLE:
+            except Exception:  # of many kinds: NumPy does not check what it reads
                 array = None
             if array is None or len(array) != n_rows:  # this shard or the next one
                 raise DataError(f"{path}: damaged, or the next shard is missing; run 'erda corpus index' again.")

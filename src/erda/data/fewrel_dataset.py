@@ -22,7 +22,7 @@ from erda.data.formats.jsonl_examples import example_to_json, read_jsonl, read_r
 from erda.data.formats.published_formats import read_cfrl, read_fewrel
 from erda.data.streams import Pool, StreamManifest, TaskStream, build_stream, text_key
 from erda.errors import DataError, StreamError, unknown_name
-from erda.files import UNREADABLE, first_line, read_arrays, read_json, write_lines
+from erda.files import first_line, read_arrays, read_json, write_lines
 from erda.text.keys import sentence_key
 from erda.text.reading import read_lines
 from erda.types import Example, Relation
@@ -166,7 +166,7 @@ def read_indices(path: Path) -> list[int]:
     try:
         with warnings.catch_warnings(action="ignore"):  # NumPy warns about a damaged header before it fails
             return [int(value) for value in np.load(path, allow_pickle=False)]
-    except UNREADABLE as error:
+    except Exception as error:  # of many kinds: NumPy does not check what it reads
         said = f"{path}: not a NumPy array of integers ({first_line(error)})"
         raise DataError(f"{said}; fetch it again: erda data get fewrel.") from None
 

@@ -5,7 +5,6 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from toy_paper import CHANGES, FOLDER, SEQRUN, SMALL, TINY, WITHOUT_AUGMENTATION, small_table
 
@@ -19,12 +18,12 @@ from erda.files import sealed, write_json
 from erda.settings.load import given_values
 from erda.settings.runs import Run
 
-TSNE = small_table("tsne", WITHOUT_AUGMENTATION, settings={"n_tasks": 2}, seeds=(100,), embeds=True)
+TSNE = small_table("tsne", WITHOUT_AUGMENTATION, settings={"n_tasks": 2}, seeds=(100,))
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Output of the main table (two rows) and t-SNE (one row) on two small tasks."""
+    """Output of the main table (two rows) and of `tsne` (one row) on two small tasks."""
     out = tmp_path_factory.mktemp("paper")
     result = run_paper([small_table("main")], out=out, changes=CHANGES, show=False)
     assert (result.n_runs, result.n_found, result.faults, result.left_out) == (2, 0, (), ())
@@ -93,20 +92,7 @@ def test_the_command_lists_tables_runs_one_and_writes_a_report(
     assert sorted(ended) == ["erda/100", "idlvq-c/100"]
 
 
-# -- vectors and sections ----------------------------------------------------------------------------------------------
-
-
-def test_vectors_of_relations_of_both_tasks_are_saved(done: Path) -> None:
-    (path,) = done.rglob("embeddings.npz")
-    arrays = np.load(path)
-    record = json.loads((path.parent / "record.json").read_text())
-    assert set(arrays["base"]) == set(record["order"][0])  # tasks of two relations: all of them
-    assert set(arrays["new"]) == set(record["order"][1])
-    assert set(arrays["relations_before"]) == set(arrays["base"])
-    assert set(arrays["relations_after"]) == {*arrays["base"], *arrays["new"]}
-    assert arrays["vectors_before"].shape == (6, 200)
-    assert arrays["vectors_after"].shape == (12, 200)
-    assert not np.allclose(arrays["vectors_before"], arrays["vectors_after"][:6]), "the second task changes them"
+# -- sections ----------------------------------------------------------------------------------------------
 
 
 def on_fewrel(out: Path) -> None:

@@ -14,7 +14,7 @@ from erda.benchmark.records import Record
 from erda.benchmark.report.comparison import compare_all, p_value
 from erda.benchmark.report.published import find_published
 from erda.benchmark.report.report_files import experiment_section
-from erda.benchmark.report.result_tables import comparison_table, later_table, orders_table, published_table
+from erda.benchmark.report.result_tables import comparison_table, orders_table, published_table
 from erda.benchmark.report.table_formats import to_csv, to_markdown, to_terminal
 from erda.benchmark.statistics import Summary
 from erda.errors import RecordError
@@ -89,7 +89,6 @@ def test_lines_without_a_row_of_the_paper_show_a_dash(template: Record) -> None:
 def test_no_published_table_without_published_numbers(template: Record) -> None:
     assert published_table(experiment(template, ENDS, shots=2)) is None
     assert orders_table(experiment(template, ENDS, shots=2)) is None
-    assert later_table(experiment(template, ENDS)) is None
 
 
 def test_task_orders_are_compared_run_by_run(template: Record) -> None:
@@ -98,18 +97,6 @@ def test_task_orders_are_compared_run_by_run(template: Record) -> None:
     assert [row[0] for row in table.rows] == ["erda"] * 6 + ["idlvq-c"] * 6
     assert table.rows[1] == ("erda", "110", "53.00", "55.59", "-2.59", "stream-1")
     assert orders_table(experiment(template, ENDS, order_family="sckd")) is None
-
-
-def test_later_work_is_compared_by_all_seen(template: Record) -> None:
-    table = later_table(experiment(template, {"erda": [0.5]}, encoder="mpnet"))
-    assert table is not None
-    assert table.rows[0][:3] == ("erda", "ours", "mpnet")
-    assert table.rows[0][-1] == Summary(25.0, None, 1)
-    assert ("SIRUS", "later work", "BERT-base, 110M", "94.74", "87.12", "69.16") in table.rows
-    assert table.rows[-1] == ("DCRE, LLM2Vec", "later work", "large language model, 7-8B", None, None, "80.34")
-    tacred = later_table(experiment(template, {"erda": [0.5]}, encoder="mpnet", dataset="tacred"))
-    assert tacred is not None
-    assert ("DCRE", "later work", "BERT-base, 110M", None, None, "63.21") in tacred.rows
 
 
 def test_the_reference_is_compared_with_each_line(template: Record) -> None:

@@ -3,7 +3,6 @@
 from pathlib import Path
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from toy_runs import grouped, toy_record, with_noise
@@ -18,11 +17,9 @@ from erda.benchmark.report.figures import (
     paint,
     save_figure,
     sweep_figure,
-    tsne_figure,
 )
 from erda.benchmark.report.result_tables import mistakes_table
 from erda.errors import RecordError
-from erda.files import write_arrays
 
 
 def panels_of(figure: Figure) -> list[Axes]:
@@ -92,47 +89,6 @@ def test_mistakes_equal_a_plain_loop(tmp_path: Path) -> None:
     assert [row[3] for row in table.rows] == sorted(mistakes.values(), reverse=True)[:10]
     assert {row[4] for row in table.rows} == {16}  # 8 examples per relation and stream
     assert {row[0] for row in table.rows} <= {*records[0].relation_names.values()}
-
-
-# -- t-SNE -------------------------------------------------------------------------------------------------------------
-
-
-def write_embeddings(folder: Path, n: int = 8) -> None:
-    rng = np.random.default_rng(0)
-
-    def cloud(relations: list[str]) -> dict[str, np.ndarray]:
-        centres = np.repeat(10 * rng.normal(size=(len(relations), 5)), n, axis=0)
-        return {"vectors": centres + rng.normal(size=centres.shape), "relations": np.repeat(relations, n)}
-
-    before, after = cloud(["r0", "r1"]), cloud(["r0", "r1", "r2"])
-    arrays = {f"{name}_before": values for name, values in before.items()}
-    arrays |= {f"{name}_after": values for name, values in after.items()}
-    write_arrays(folder / "embeddings.npz", {**arrays, "base": np.array(["r0", "r1"]), "new": np.array(["r2"])})
-
-
-def test_tsne_draws_every_point_before_and_after(tmp_path: Path) -> None:
-    record = toy_record(tmp_path)
-    write_embeddings(tmp_path / "toy/1")
-    figure = tsne_figure(read_experiment(tmp_path))
-    before, after = panels_of(figure)
-    assert [len(axes.collections) for axes in (before, after)] == [2, 3]
-    assert sum(len(group.get_offsets()) for group in after.collections) == 24
-    assert record.relation_names["r2"] in figure.alt
-    again = panels_of(tsne_figure(read_experiment(tmp_path)))[1]
-    for one, other in zip(after.collections, again.collections, strict=True):
-        assert np.array_equal(one.get_offsets(), other.get_offsets())
-
-
-def test_missing_and_invalid_vectors_are_errors(tmp_path: Path) -> None:
-    toy_record(tmp_path)
-    with pytest.raises(RecordError):
-        tsne_figure(read_experiment(tmp_path))
-    write_embeddings(tmp_path / "toy/1", n=1)
-    with pytest.raises(RecordError):
-        tsne_figure(read_experiment(tmp_path))
-    write_arrays(tmp_path / "toy/1/embeddings.npz", {"base": np.array(["r0"])})
-    with pytest.raises(RecordError):
-        tsne_figure(read_experiment(tmp_path))
 
 
 # -- painting ----------------------------------------------------------------------------------------------------------

@@ -97,13 +97,12 @@ def test_faults_and_skipped_views_are_shown(page: Page) -> None:
     assert "not valid JSON" in fault
     said = " ".join(page.text_of("p"))
     assert "Not shown: Setting 'noise' does not have two values among these records" in said
-    assert "Not shown: No t-SNE" in said
 
 
 def test_figures_have_descriptions_and_tables_have_headers(page: Page) -> None:
     figures = [attributes for _, attributes in page.elements if attributes.get("role") == "img"]
-    # all three in the first section, one in the second, which has one line and no vectors
-    assert len(figures) == 4
+    # both in the first section, one in the second, which has one line
+    assert len(figures) == 3
     assert all(len(attributes["aria-label"] or "") > 30 for attributes in figures)
     n_tables = [tag for tag, _ in page.elements].count("table")
     assert n_tables == [tag for tag, _ in page.elements].count("thead") > 10

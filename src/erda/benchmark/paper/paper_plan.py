@@ -28,7 +28,6 @@ class PaperPlan:
     """Runs of some tables without duplicates, and reasons for skipped tables and rows."""
 
     runs: tuple[PlannedRun, ...]
-    embedded: tuple[PlannedRun, ...]  # runs whose vectors are saved for t-SNE
     left_out: tuple[str, ...]
     cache: CacheSettings
 
@@ -38,7 +37,6 @@ def plan_runs(tables: Iterable[PaperTable], *, out: Path, changes: Layer = NO_CH
     tables, left_out = _installed(tables)
     check_changes(tables, changes)
     runs: dict[Path, PlannedRun] = {}
-    embedded: list[PlannedRun] = []
     wrong: list[str] = []
     cache = CacheSettings()
     given = {name: one.value for name, one in changes.items()}
@@ -62,10 +60,9 @@ def plan_runs(tables: Iterable[PaperTable], *, out: Path, changes: Layer = NO_CH
             continue
         for one in own:
             runs.setdefault(one.folder, one)
-        embedded += own if table.embeds else []
     if wrong:
         raise SettingsError(join_faults(merge_faults(wrong)))
-    return PaperPlan(tuple(runs.values()), tuple(embedded), tuple(merge_faults(left_out)), cache)
+    return PaperPlan(tuple(runs.values()), tuple(merge_faults(left_out)), cache)
 
 
 def _installed(tables: Iterable[PaperTable]) -> tuple[tuple[PaperTable, ...], list[str]]:

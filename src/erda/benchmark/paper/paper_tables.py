@@ -50,7 +50,6 @@ class PaperTable:
     reference: str | None = None
     views: tuple[str, ...] = ("accuracy", "final", "published", "comparison", "curve", "cost")
     setting: str = ""  # on the axis of view "sweep"
-    embeds: bool = False  # also saves vectors for t-SNE
 
     @property
     def folder(self) -> str:

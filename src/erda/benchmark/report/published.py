@@ -58,23 +58,14 @@ class Published:
         """Components of its method."""
         return {**COMPONENTS.get(self.method, {}), **self.settings}
 
-    def after(self, k: int) -> float | None:
-        """Accuracy after task `k` (0 is the first, -1 the last); None if only the last is published."""
-        return None if k >= 0 and len(self.accuracy) == 1 else self.accuracy[k]
 
-
-_VALUE = tomllib.loads(FILE.read_text(encoding="utf-8"))
-COMPONENTS: Mapping[str, Mapping[str, Any]] = _VALUE["components"]  # method -> its components in the paper
+TABLES = tomllib.loads(FILE.read_text(encoding="utf-8"))
+COMPONENTS: Mapping[str, Mapping[str, Any]] = TABLES["components"]  # method -> its components in the paper
 _SHARED = ("source", "dataset", "shots", "encoder")
 PAPER = tuple(
-    Published(**{name: table[name] for name in _SHARED}, protocol=_VALUE["protocol"], n=_VALUE["n_runs"], **row)
-    for table in _VALUE["tables"]
+    Published(**{name: table[name] for name in _SHARED}, protocol=TABLES["protocol"], n=TABLES["n_runs"], **row)
+    for table in TABLES["tables"]
     for row in table["rows"]
-)
-LATER = tuple(
-    Published(row=name, source="later work", **{**table, "accuracy": accuracy})
-    for table in _VALUE["later"]
-    for name, accuracy in table["accuracy"].items()
 )
 
 
@@ -88,11 +79,6 @@ def find_published(record: Record, protocol: str = CANDIDATES) -> Published | No
             by_seed = row.by_seed if record.order_family == PAPER_ORDERS else {}
             return replace(row, by_seed=by_seed, remark=_remark(record))
     return None
-
-
-def find_later(record: Record, protocol: str) -> tuple[Published, ...]:
-    """Rows of later work in the setting of a record, smaller encoders first; none for a BiLSTM."""
-    return tuple(row for row in LATER if record.encoder != "bilstm" and _same_setting(record, row, protocol))
 
 
 def is_base_size(record: Record) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 from erda.benchmark.experiments import Experiment, Line, group_records, has_default_settings
 from erda.benchmark.records import Records, read_records
 from erda.benchmark.report import result_tables as results
-from erda.benchmark.report.figures import FORMATS, Figure, accuracy_figure, save_figure, sweep_figure, tsne_figure
+from erda.benchmark.report.figures import FORMATS, Figure, accuracy_figure, save_figure, sweep_figure
 from erda.benchmark.report.table_formats import WRITERS, ResultTable, escape_markdown, single_line, to_markdown
 from erda.errors import RecordError, unknown_name
 from erda.files import remove_own, write_bytes
@@ -24,8 +24,8 @@ from erda.files import remove_own, write_bytes
 FOLDER = "report"
 PAGE, MARKDOWN = "index.html", "report.md"  # MARKDOWN: of each section
 # names of all files that a report may write; files with other names are never touched
-_TABLES = "accuracy-[^/]+|final|published|later|comparison-[^/]+|mistakes|cost|runs|orders"
-_FIGURES = "curve|sweep|tsne"
+_TABLES = "accuracy-[^/]+|final|published|comparison-[^/]+|mistakes|cost|runs|orders"
+_FIGURES = "curve|sweep"
 _WRITTEN = re.compile(
     rf"({_TABLES})\.({'|'.join(WRITERS)})|({_FIGURES})\.({'|'.join(FORMATS)})|{re.escape(MARKDOWN)}|{re.escape(PAGE)}"
 )
@@ -139,17 +139,16 @@ def _comparison(section: Section) -> Iterator[Item]:
 VIEWS: dict[str, Callable[[Section], Iterable[Item | None]]] = {
     "accuracy": lambda one: [results.accuracy_table(one.experiment, name) for name in one.experiment.protocols],
     "final": lambda one: [results.final_table(one.experiment)],
-    "published": lambda one: [results.published_table(one.experiment), results.later_table(one.experiment)],
+    "published": lambda one: [results.published_table(one.experiment)],
     "comparison": _comparison,
     "curve": lambda one: [accuracy_figure(one.experiment)],
     "sweep": lambda one: [sweep_figure(one.experiment, one.setting)],
     "mistakes": lambda one: [results.mistakes_table(one.reference_line, one.experiment)],
-    "tsne": lambda one: [tsne_figure(one.experiment)],
     "cost": lambda one: [results.cost_table(one.experiment)],
     "runs": lambda one: [results.runs_table(one.experiment), results.orders_table(one.experiment)],
 }
-DEFAULT_VIEWS = tuple(view for view in VIEWS if view not in ("sweep", "tsne"))
-ONLY_FIGURES = ("curve", "sweep", "tsne")
+DEFAULT_VIEWS = tuple(view for view in VIEWS if view != "sweep")
+ONLY_FIGURES = ("curve", "sweep")
 
 
 # -- files -------------------------------------------------------------------------------------------------------------

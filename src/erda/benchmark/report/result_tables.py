@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 from erda.benchmark.experiments import PERCENT, Experiment, Line
 from erda.benchmark.measures import ALL_SEEN, CANDIDATES
 from erda.benchmark.records import Record, unpack_predictions
 from erda.benchmark.report.comparison import compare_all, p_value
-from erda.benchmark.report.published import find_later, find_published
+from erda.benchmark.report.published import find_published
 from erda.benchmark.report.table_formats import Cell, Cells, ResultTable
 from erda.benchmark.statistics import Summary
 from erda.errors import RecordError
@@ -196,30 +195,6 @@ def orders_table(experiment: Experiment) -> ResultTable | None:
         rows=tuple(rows),
         notes=("Paper: Qin and Joty (2022), Table 5; its run 1 is the first seed of the order family, and so on.",),
         text_columns=2,
-    )
-
-
-def later_table(experiment: Experiment) -> ResultTable | None:
-    """Our results beside later work in the same setting, by all-seen, smaller encoders first; None without any."""
-    published = find_later(experiment.lines[0].first, ALL_SEEN)
-    if not published:
-        return None
-    tasks = range(experiment.n_tasks)
-    rows: list[Cells] = [
-        (line.label, OURS, Path(line.first.encoder).name, *(line.accuracy(ALL_SEEN, k) for k in tasks))
-        for line in experiment.lines
-    ]
-    for row in published:
-        after = [row.after(k if k < experiment.n_tasks - 1 else -1) for k in tasks]
-        encoder = f"{row.encoder}, {row.parameters}"
-        rows.append((row.row, row.source, encoder, *(None if one is None else f"{one:.2f}" for one in after)))
-    return ResultTable(
-        name="later",
-        title=f"Beside later work (%), protocol {ALL_SEEN}: {experiment.title}",
-        columns=("method", "whose", "encoder", *(f"task {k + 1}" for k in tasks)),
-        rows=tuple(rows),
-        notes=("Later work: as published, encoder and parameters named. Compare rows with encoders of one size.",),
-        text_columns=3,
     )
 
 
