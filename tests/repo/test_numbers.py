@@ -34,7 +34,7 @@ def published_numbers(tables):
 def recorded_numbers():
     """The mean accuracy after the last task of every line of records (all seeds), by each protocol."""
     lines = defaultdict(list)
-    for file in sorted((ROOT / "results").rglob("*.jsonl")):
+    for file in sorted({*(ROOT / "results").rglob("*.jsonl")} - {*(ROOT / "results/open").iterdir()}):
         with file.open(encoding="utf-8") as rows:
             for record in map(json.loads, rows):
                 line = record["place"].rpartition("/")[0]
