@@ -20,20 +20,14 @@ import numpy as np
 
 from erda.answers import Progress, Suggestion
 from erda.app.entities import NO_ENTITY, PairQuestions
-from erda.app.judged import pair_key
 from erda.app.review_journal import shown_keys, vectors_path
 from erda.app.texts import TextRow, text_rows
 from erda.app.version import Version
 from erda.encoders.contract import Encoder
 from erda.errors import DataError, ErdaError
-from erda.files import (
-    read_arrays,
-    remove_unfinished,
-    user_path,
-    write_arrays,
-)
+from erda.files import read_arrays, remove_unfinished, user_path, write_arrays
 from erda.text.language import NOT_ENGLISH
-from erda.types import Example
+from erda.types import Example, pair_key
 
 TAGGED_AT_ONCE = 2_000  # texts whose entities are found before the first pair is shown: ten to twenty seconds
 AT_ONCE = 3_000  # pairs that are embedded before the first is shown: half a minute on one core

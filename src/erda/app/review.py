@@ -25,7 +25,6 @@ from erda.app.candidates import Candidate, CandidatePool
 from erda.app.entities import NO_ENTITY
 from erda.app.extractor import Extractor
 from erda.app.inputs import check_text, read_each
-from erda.app.judged import pair_key
 from erda.app.review_journal import (
     FOLDER,
     PENDING,
@@ -43,7 +42,7 @@ from erda.app.texts import TextRow
 from erda.app.version import NOTHING_TAUGHT, Version
 from erda.errors import BusyError, DataError, ErdaError
 from erda.files import file_state, locked, read_sealed, remove_unfinished, sealed, write_json
-from erda.types import Example
+from erda.types import Example, pair_key
 
 PER_VERSION = 10  # judgements
 WAIT_SECONDS = 2.0  # for another process that reviews

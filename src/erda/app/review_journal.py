@@ -19,20 +19,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from erda.app.judged import pair_key
 from erda.app.state import Judgement, TaughtRelation, present_id
 from erda.errors import BusyError, DataError, counted
-from erda.files import (
-    append_lines,
-    decode_json,
-    locked,
-    read_sealed,
-    remove_own,
-    remove_unfinished,
-    sealed,
-    write_json,
-)
-from erda.types import EncoderSpec
+from erda.files import append_lines, decode_json, locked, read_sealed, remove_own, remove_unfinished, sealed, write_json
+from erda.types import EncoderSpec, pair_key
 
 FOLDER, SHOWN, PENDING, VECTORS = "reviews", "shown.jsonl", "pending.json", "vectors-{}.npz"
 TEXTS = "texts.json"

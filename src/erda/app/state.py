@@ -13,10 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from erda.app.judged import Judged, pair_key
 from erda.errors import ModelError
 from erda.files import Decoding, decode_json, inside, read_bytes, write_bytes
-from erda.types import EncoderSpec, Example, Relation
+from erda.types import EncoderSpec, Example, Judged, Relation, pair_key
 
 if TYPE_CHECKING:
     import numpy as np
