@@ -257,14 +257,14 @@ class Version:
     def explain(self, given: ExampleInput) -> Explanation:
         """Explain an answer by the most similar taught examples and by the effect of each word."""
         example = replace(example_of(given), relation=None)
-        shorter = list(_without_a_word(example))
-        asked = [example, *(one for _, one in shorter)]
+        words = words_outside(example)
+        asked = [example, *(_without_word(example, place) for place, _ in words)]
         answer, *others = self.answer_pairs(asked, top=len(self.relations), by_score=True)
         best, confidence = answer.ranked[0].relation, answer.ranked[0].confidence
         changes = [{one.relation: one.confidence for one in other.ranked}[best] - confidence for other in others]
         effects = [
-            WordEffect(example.tokens[place], place, other.relation, change)
-            for (place, _), other, change in zip(shorter, others, changes, strict=True)
+            WordEffect(word, place, other.relation, change)
+            for (place, word), other, change in zip(words, others, changes, strict=True)
         ]
         effects.sort(key=lambda effect: -abs(effect.change))
         near = [one.relation for one in answer.ranked[:COMPARED]]
@@ -340,19 +340,20 @@ class Version:
         return Scored(names, scores, text_confidences(competing), IN_TEXT)
 
 
-def _without_a_word(example: Example) -> Iterable[tuple[int, Example]]:
-    """Yield the index of each word outside the entities, and the example without that word."""
-    for place in range(len(example.tokens)):
-        if any(one.span.start <= place < one.span.end for one in (example.head, example.tail)):
-            continue
-        tokens = (*example.tokens[:place], *example.tokens[place + 1 :])
-        head, tail = (_shifted(one, place) for one in (example.head, example.tail))
-        yield place, Example(tokens, head, tail)
+def words_outside(example: Example) -> list[tuple[int, str]]:
+    """List the words outside the two entities, with their places."""
+    spans = example.head.span, example.tail.span
+    places = enumerate(example.tokens)
+    return [(place, word) for place, word in places if not any(one.start <= place < one.end for one in spans)]
 
 
-def _shifted(entity: Entity, place: int) -> Entity:
-    start, end = entity.span.start, entity.span.end
-    return entity if end <= place else replace(entity, span=Span(start - 1, end - 1))
+def _without_word(example: Example, place: int) -> Example:
+    def moved(entity: Entity) -> Entity:
+        start, end = entity.span.start, entity.span.end
+        return entity if end <= place else replace(entity, span=Span(start - 1, end - 1))
+
+    tokens = (*example.tokens[:place], *example.tokens[place + 1 :])
+    return Example(tokens, moved(example.head), moved(example.tail))
 
 
 def forked(method: Method) -> Method:
