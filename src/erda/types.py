@@ -6,6 +6,7 @@ A `Span` counts tokens and excludes its end, as Python slices do.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, overload
@@ -84,6 +85,16 @@ class Example:
 def pair_in_sentence(example: Example) -> tuple[object, ...]:
     """Return the key of an entity pair in a sentence: the tokens and both spans."""
     return example.tokens, example.head.span, example.tail.span
+
+
+def pair_key(example: Example) -> str:
+    """Return a key of an entity pair in a sentence, from which neither can be read."""
+    head, tail = example.head.span, example.tail.span
+    place = f"{head.start} {head.end} {tail.start} {tail.end} "
+    return hashlib.blake2b((place + "\x1f".join(example.tokens)).encode(), digest_size=8).hexdigest()
+
+
+Judged = Mapping[str, Mapping[str, bool]]  # key of a pair -> id of a relation -> whether it holds, as people said
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,12 @@ from toy_extractor import ROWS, Words, open_toy
 from erda.app import candidates
 from erda.app.candidates import LIKELY, Candidate, CandidatePool, most_useful_first
 from erda.app.extractor import Extractor
-from erda.app.judged import pair_key
 from erda.app.review import open_review
 from erda.app.review_journal import FOLDER
 from erda.app.texts import TextRow, text_rows
 from erda.errors import DataError
 from erda.text.marks import example_from_marks
-from erda.types import Example
+from erda.types import Example, pair_key
 
 pytestmark = pytest.mark.usefixtures("no_tagger")
 

@@ -9,12 +9,12 @@ from toy_extractor import FOUNDED, ROWS, open_toy
 
 from erda.app.candidates import CandidatePool
 from erda.app.extractor import Extractor
-from erda.app.judged import pair_key
 from erda.app.review import ENOUGH, PER_VERSION, Review, ReviewView, SharedReview, judgement_of, open_review
 from erda.app.review_journal import FOLDER, PENDING, SHOWN, ReviewJournal
 from erda.app.texts import TextRow
 from erda.errors import BusyError, DataError
 from erda.text.marks import example_from_marks
+from erda.types import pair_key
 
 pytestmark = pytest.mark.usefixtures("no_tagger")
 

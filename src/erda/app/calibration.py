@@ -1,4 +1,4 @@
-"""Convert scores to probabilities of each known relation and of "no relation".
+"""Convert scores to probabilities of each known relation and of "no relation", and these to answers (`Scored`).
 
 `posterior` scores a sentence x by log p(x | relation c) - log p(x | a relation never seen), tempered. Before a sentence
 is seen, known and unknown are equally likely, and so are the k known relations:
@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from erda.methods.open_head import COUNT_WEIGHT, OpenHead, leads, relative_counts
-from erda.types import ScoreKind
+from erda.types import Example, Judged, ScoreKind, pair_key
 
 MANY, SHOTS = 40, 5  # numbers of relations and of examples per relation that the constants below refer to
 FEWER_RELATIONS = 0.94  # growth of the width when the number of relations is divided by e
@@ -105,3 +105,49 @@ def text_confidences(log_odds: np.ndarray) -> np.ndarray:
 
 def _logistic(log_odds: np.ndarray) -> np.ndarray:
     return np.asarray(1 / (1 + np.exp(-np.clip(log_odds, -50, 50))))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scored:
+    """Scores and confidences of questions for all relations: [n, n_relations] each.
+
+    `least` is the default threshold of a confidence, or of each relation. Without it, all relations together must
+    reach `LEAST_KNOWN`, and the first is the answer.
+    """
+
+    relations: Sequence[str]
+    scores: np.ndarray  # of the method
+    confidences: np.ndarray
+    least: float | Sequence[float] | None
+    confirmed: np.ndarray | bool = False  # by a person
+    ruled_out: np.ndarray | bool = False
+
+    def settled(self, questions: Sequence[Example], judged: Judged) -> Scored:
+        """The same, given what people said about these pairs, whatever the scores are.
+
+        A pair that was taught has the relations it was taught with, of confidence 1, and no other. A relation that was
+        rejected for a pair is never an answer about it.
+        """
+        confirmed, ruled_out = (np.zeros(self.confidences.shape, dtype=bool) for _ in range(2))
+        columns = {name: column for column, name in enumerate(self.relations)}
+        for row, example in enumerate(questions if judged else ()):
+            for name, holds in judged.get(pair_key(example), {}).items():
+                (confirmed if holds else ruled_out)[row, columns[name]] = True
+        ruled_out = (ruled_out | confirmed.any(axis=1, keepdims=True)) & ~confirmed
+        confidences = np.where(confirmed, 1.0, np.where(ruled_out, 0.0, self.confidences))
+        return replace(self, confidences=confidences, confirmed=confirmed, ruled_out=ruled_out)
+
+    @property
+    def ranks(self) -> np.ndarray:
+        """Columns by decreasing confidence, then by decreasing score: [n, n_relations]."""
+        return np.lexsort((-self.scores, -self.confidences), axis=1)
+
+    def holds(self, least: float | Sequence[float] | None = None) -> np.ndarray:
+        """Whether each relation is an answer, [n, n_relations]; `least` replaces the default threshold."""
+        least = self.least if least is None else least
+        if least is not None:
+            likely = self.confidences >= np.asarray(least)
+        else:
+            likely = self.confidences.sum(axis=1, keepdims=True) >= LEAST_KNOWN
+            likely = likely & (np.arange(len(self.relations)) == self.ranks[:, :1])
+        return np.asarray((likely | self.confirmed) & ~np.asarray(self.ruled_out))

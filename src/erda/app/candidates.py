@@ -20,20 +20,14 @@ import numpy as np
 
 from erda.answers import Progress, Suggestion
 from erda.app.entities import NO_ENTITY, PairQuestions
-from erda.app.judged import pair_key
 from erda.app.review_journal import shown_keys, vectors_path
 from erda.app.texts import TextRow, text_rows
-from erda.app.version import Version
+from erda.app.version import Version, words_outside
 from erda.encoders.contract import Encoder
 from erda.errors import DataError, ErdaError
-from erda.files import (
-    read_arrays,
-    remove_unfinished,
-    user_path,
-    write_arrays,
-)
+from erda.files import read_arrays, remove_unfinished, user_path, write_arrays
 from erda.text.language import NOT_ENGLISH
-from erda.types import Example
+from erda.types import Example, pair_key
 
 TAGGED_AT_ONCE = 2_000  # texts whose entities are found before the first pair is shown: ten to twenty seconds
 AT_ONCE = 3_000  # pairs that are embedded before the first is shown: half a minute on one core
@@ -278,7 +272,7 @@ def most_useful_first(found: Sequence[Candidate]) -> list[Candidate]:
 def _order(words_of: Sequence[Set[str]], taught: Sequence[Example]) -> list[int]:
     """Places of texts by the rare words that they share with taught examples."""
     n_with = Counter(word for words in words_of for word in words)
-    wanted = {word for example in taught for word in _context(example)}
+    wanted = {token.lower() for example in taught for _, token in words_outside(example)}
     weights = {word: log(len(words_of) / n_with[word]) for word in wanted if word in n_with}
     scores = [sum(weights.get(word, 0.0) for word in words) / sqrt(max(len(words), 1)) for words in words_of]
     return sorted(range(len(words_of)), key=lambda place: -scores[place])
@@ -287,12 +281,6 @@ def _order(words_of: Sequence[Set[str]], taught: Sequence[Example]) -> list[int]
 def _taught(version: Version, relation: str | None) -> list[Example]:
     known = (one for one in version.state.known if relation in (None, one.id))
     return [lesson.example for one in known for lesson in one.lessons]
-
-
-def _context(example: Example) -> Iterator[str]:
-    for place, token in enumerate(example.tokens):
-        if not any(one.span.start <= place < one.span.end for one in (example.head, example.tail)):
-            yield token.lower()
 
 
 def suggest(

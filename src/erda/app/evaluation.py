@@ -18,7 +18,6 @@ import numpy as np
 
 from erda.answers import Evaluation, Progress, RelationScore, TripleEvaluation, Tuned, TunedRelation
 from erda.app.inputs import ExampleInput, find_relation, labelled_rows_of, names_of
-from erda.app.judged import pair_key
 from erda.app.state import Thresholds
 from erda.app.texts import AnnotatedText, is_annotated, read_annotated
 from erda.app.version import Version
@@ -26,7 +25,7 @@ from erda.data.formats.row_collector import Reading
 from erda.data.own_data import read_examples
 from erda.errors import DataError
 from erda.files import user_path
-from erda.types import NO_RELATION, Example, pair_in_sentence
+from erda.types import NO_RELATION, Example, pair_in_sentence, pair_key
 
 LEAST_ROWS = 20  # labelled questions of a relation that support a threshold of its own
 LEAST_ANSWERS = 10  # answers that support a precision

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from erda import __version__
-from erda.app.calibration import LEAST_KNOWN
 from erda.app.version import Version
 from erda.encoders import TransformerSettings
 from erda.encoders.onnx_encoder import OnnxEncoder, PackedEncoder
@@ -38,7 +37,7 @@ RELATIONS, SCORES = "relations.json", "scores.npz"
 # self-contained modules of erda; an export contains copies of them in its own package
 MODULES = (
     *("errors", "types", "text.sentences", "text.marks", "encoders.tokens", "methods.expected"),
-    *("methods.open_head", "app.judged", "app.calibration", "app.standalone"),
+    *("methods.open_head", "app.calibration", "app.standalone"),
 )
 PACKAGE = "erda_export"
 FILES = (
@@ -128,7 +127,7 @@ def _about(version: Version, folder: Path) -> dict[str, Any]:
         "erda": __version__,
         "method": version.method.name,
         "scores": version.method.score_kind,
-        "calibration": {**asdict(version.calibration), "least_known": LEAST_KNOWN},
+        "calibration": asdict(version.calibration),
         "least": version.least_confidences,
         "relations": [
             {"id": one.id, "name": one.name, "description": one.description} for one in version.method.relations

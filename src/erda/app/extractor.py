@@ -184,13 +184,8 @@ class Extractor:
 
         The annotated entities are given to `extract`, unless a tagger is to `find_entities`.
         """
-        return evaluate_extraction(
-            self.version,
-            read_annotated(texts),
-            find_entities=find_entities,
-            min_confidence=min_confidence,
-            progress=progress,
-        )
+        asked: dict[str, Any] = {"find_entities": find_entities, "min_confidence": min_confidence, "progress": progress}
+        return evaluate_extraction(self.version, read_annotated(texts), **asked)
 
     def suggest(
         self,
@@ -230,15 +225,8 @@ class Extractor:
         Teaching a known relation adds to its examples. Examples already taught are skipped; an example taught as
         another relation, or as a counterexample of this one, moves.
         """
-        read = partial(
-            read_one,
-            relation,
-            examples=examples,
-            counterexamples=counterexamples,
-            unrelated=unrelated,
-            description=description,
-        )
-        return self._add(read, progress)
+        some: dict[str, Any] = {"examples": examples, "counterexamples": counterexamples, "unrelated": unrelated}
+        return self._add(partial(read_one, relation, description=description, **some), progress)
 
     def teach_many(
         self,
@@ -281,8 +269,8 @@ class Extractor:
 
     def reversed_examples(self, relation: str, examples: Iterable[ExampleInput]) -> list[Example]:
         """Find the examples whose head and tail look exchanged, compared with the others; nothing is taught."""
-        state, none = self._log.state, dict.fromkeys(("counterexamples", "unrelated"), ())
-        new = read_one(relation, state.relations, examples=examples, description="", **none)
+        state = self._log.state
+        new = read_one(relation, state.relations, examples=examples)
         return teach.reversed_examples(teach.added(state, new)[0], self._log.encoder)
 
     # -- corrections ---------------------------------------------------------------------------------------------------

@@ -249,9 +249,9 @@ def read_one(
     known: Sequence[Relation],
     *,
     examples: Iterable[ExampleInput],
-    counterexamples: Iterable[ExampleInput],
-    unrelated: Iterable[ExampleInput],
-    description: str,
+    counterexamples: Iterable[ExampleInput] = (),
+    unrelated: Iterable[ExampleInput] = (),
+    description: str = "",
 ) -> Teaching:
     """Read the arguments of `teach`; report every fault at once."""
     reader = _Reader(known)

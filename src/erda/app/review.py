@@ -3,8 +3,6 @@
 `SharedReview` ranks the pairs, shows one until it is decided, and keeps the decisions; a server has one. `Review` is a
 person's session at a terminal (`erda review`) over the same object.
 
-    STORE/reviews/texts.json    the texts under review on a server
-
 A judgement is on disk before the next pair is shown (`ReviewJournal`). Ten judgements, or the end of a review, make one
 version. After a kill, the next review adds what is pending; a judgement that is part of a version already changes
 nothing. A judgement follows its relation when that is renamed or merged, and is kept while the relation is unknown.
@@ -25,7 +23,6 @@ from erda.app.candidates import Candidate, CandidatePool
 from erda.app.entities import NO_ENTITY
 from erda.app.extractor import Extractor
 from erda.app.inputs import check_text, read_each
-from erda.app.judged import pair_key
 from erda.app.review_journal import (
     FOLDER,
     PENDING,
@@ -43,7 +40,7 @@ from erda.app.texts import TextRow
 from erda.app.version import NOTHING_TAUGHT, Version
 from erda.errors import BusyError, DataError, ErdaError
 from erda.files import file_state, locked, read_sealed, remove_unfinished, sealed, write_json
-from erda.types import Example
+from erda.types import Example, pair_key
 
 PER_VERSION = 10  # judgements
 WAIT_SECONDS = 2.0  # for another process that reviews
@@ -226,22 +223,18 @@ class SharedReview:
         if self.pool is None:
             return []
         found, shown, mine = self._ranked.get(relation), journal.shown, (version.state.stamp.identity, relation)
+        rank = partial(self.pool.ranked, version, relation, without=shown)
         left = [one for one in found or () if one.key not in shown]
         is_new = self._ranked_by is None or self._ranked_by.state.stamp.identity != mine[0]
         if is_new and left and self._ranked_by and self._ranked_by.relations == version.relations:
             if self._ranking is None or self._ranking[0] != mine:
-                self._ranking = (
-                    mine,
-                    len(shown),
-                    self._ranker.submit(self.pool.ranked, version, relation, without=shown),
-                )
+                self._ranking = mine, len(shown), self._ranker.submit(rank)
             if self._ranking[1] == len(shown):
                 return left
         if is_new or found is None or (found and not left):
             begun, self._ranking = self._ranking, None
             if begun is None or begun[0] != mine:
-                rank = partial(self.pool.ranked, version, relation, without=shown, progress=self._progress)
-                begun = mine, len(shown), self._ranker.submit(rank)
+                begun = mine, len(shown), self._ranker.submit(rank, progress=self._progress)
             self._ranked = {**({} if is_new else self._ranked), relation: begun[2].result()}
             self._ranked_by = version
             self._candidates |= {one.key: one for one in self._ranked[relation]}

@@ -13,26 +13,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from erda.app.judged import pair_key
 from erda.app.state import Judgement, TaughtRelation, present_id
 from erda.errors import BusyError, DataError, counted
-from erda.files import (
-    append_lines,
-    decode_json,
-    locked,
-    read_sealed,
-    remove_own,
-    remove_unfinished,
-    sealed,
-    write_json,
-)
-from erda.types import EncoderSpec
+from erda.files import append_lines, decode_json, locked, read_sealed, remove_own, remove_unfinished, sealed, write_json
+from erda.types import EncoderSpec, pair_key
 
 FOLDER, SHOWN, PENDING, VECTORS = "reviews", "shown.jsonl", "pending.json", "vectors-{}.npz"
 TEXTS = "texts.json"
@@ -84,7 +74,7 @@ class ReviewJournal:
             if path.is_symlink():
                 raise DataError(f"{path}: is a symbolic link; erda does not write through it. Move it away.")
         self.folder, path = folder, folder / PENDING
-        self.decisions = list(_read_decisions(folder / SHOWN))
+        self.decisions = _read_decisions(folder / SHOWN)
         self.pending = (
             read_sealed(path, PendingJudgements, remedy=f"Delete {path}.").judgements if path.exists() else ()
         )
@@ -133,14 +123,14 @@ class ReviewJournal:
         return kept if rows else ""
 
 
-def _read_decisions(path: Path) -> Iterator[Decision]:
-    """Yield the decisions that were not undone; a line cut by a kill is left out."""
+def _read_decisions(path: Path) -> list[Decision]:
+    """Read the decisions that were not undone; a line cut by a kill is left out."""
     rows = []
     if path.is_file():
         for line in path.read_bytes().splitlines():
             with suppress(DataError):
                 rows.append(Decision(*decode_json(line, tuple[str, str, Said])))
-    yield from _without_undone(rows)
+    return _without_undone(rows)
 
 
 def _without_undone(rows: Iterable[Decision]) -> list[Decision]:

@@ -23,8 +23,7 @@ import numpy as np
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # else ONNX Runtime reports its use to its maker
 import onnxruntime
 
-from erda.app.calibration import Calibration, marked_confidences
-from erda.app.judged import settled
+from erda.app.calibration import Calibration, Scored, marked_confidences
 from erda.encoders.tokens import MarkedTokenizer, Pieces
 from erda.errors import ErdaError
 from erda.methods.expected import Fitted
@@ -47,9 +46,7 @@ class Predictor:
             arrays = {name: file[name] for name in file.files}
         self.fitted = Fitted.from_arrays(arrays)
         self.head = OpenHead.from_arrays(arrays) if OpenHead.is_in(arrays) else None
-        calibration = self.known["calibration"]
-        self.least_known = calibration.pop("least_known")
-        self.calibration = Calibration(**calibration)
+        self.calibration = Calibration(**self.known["calibration"])
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1  # several sentences run at once instead
         options.log_severity_level = 3
@@ -73,12 +70,10 @@ class Predictor:
         vectors = _unit_rows(self._embed(examples))
         scores = self.fitted.scores(vectors).astype(np.float32)
         confidences = self._confidences(scores, vectors, examples)
-        confidences, confirmed, ruled_out = settled(confidences, examples, names, self.known["judged"])
-        order = np.lexsort((-scores, -confidences))
+        found = Scored(names, scores, confidences, self.known["least"]).settled(examples, self.known["judged"])
         answers = []
-        for n, (row, columns) in enumerate(zip(confidences, order, strict=True)):
-            passed, likely = self._holding(row, columns), columns[:top].tolist()
-            held = [i for i in columns.tolist() if confirmed[n, i] or (i in passed and not ruled_out[n, i])]
+        for row, columns, holds in zip(found.confidences, found.ranks.tolist(), found.holds(), strict=True):
+            held, likely = [i for i in columns if holds[i]], columns[:top]
             places = [*likely, *(i for i in held if i not in likely)]
             ranked = [{"relation": names[i], "confidence": round(float(row[i]), 4)} for i in places]
             several = {"relations": [names[i] for i in held]} if len(held) > 1 else {}
@@ -95,12 +90,6 @@ class Predictor:
         rivals = self.head.best_rivals(self.fitted, vectors)
         log_odds = self.head.log_odds(scores, rivals, Pairs(vectors, types, places))
         return marked_confidences(scores, rivals, log_odds, self.head)
-
-    def _holding(self, row: np.ndarray, columns: np.ndarray) -> list[int]:
-        """The relations that are answers, best first."""
-        if self.known["least"] is None:
-            return columns[:1].tolist() if row.sum() >= self.least_known else []
-        return [i for i in columns.tolist() if row[i] >= self.known["least"][i]]
 
     def _embed(self, examples: Sequence[Example]) -> np.ndarray:
         pieces = self.tokenizer.encode(examples)

@@ -13,10 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from erda.app.judged import Judged, pair_key
 from erda.errors import ModelError
 from erda.files import Decoding, decode_json, inside, read_bytes, write_bytes
-from erda.types import EncoderSpec, Example, Relation
+from erda.types import EncoderSpec, Example, Judged, Relation, pair_key
 
 if TYPE_CHECKING:
     import numpy as np
@@ -197,12 +196,18 @@ class State:
         return replace(self, stamp=replace(self.stamp, what=what), **fields)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RelationPart:
-    """The content of a version for one relation."""
+@dataclass(frozen=True, slots=True)
+class RelationFile:
+    """`objects/*.json` of a relation."""
 
     known: TaughtRelation
     kept: tuple[Example, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RelationPart(RelationFile):
+    """The content of a version for one relation, with the arrays of the method."""
+
     rows: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
@@ -241,14 +246,6 @@ class StoreHead(StoreMarker):
     current: int
     last: int
     identity: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class RelationFile:
-    """`objects/*.json` of a relation."""
-
-    known: TaughtRelation
-    kept: tuple[Example, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,20 +295,16 @@ class VersionFile:
 
     def info(self, current: int) -> VersionInfo:
         """The entry of this version in the history."""
-        stamp, n_examples = self.stamp, sum(one.n_examples for one in self.relations)
+        stamped = {name: getattr(self.stamp, name) for name in ("number", "parent", "time", "what", "n_lessons")}
         return VersionInfo(
-            stamp.number,
-            stamp.parent,
-            stamp.time,
-            stamp.what,
-            stamp.setup.method,
-            stamp.setup.encoder.name,
-            len(self.relations),
-            n_examples,
-            stamp.number == current,
-            sum(one.n_counterexamples for one in self.relations),
-            self.n_unrelated,
-            stamp.n_lessons,
+            **stamped,
+            method=self.stamp.setup.method,
+            encoder=self.stamp.setup.encoder.name,
+            n_relations=len(self.relations),
+            n_examples=sum(one.n_examples for one in self.relations),
+            is_current=self.stamp.number == current,
+            n_counterexamples=sum(one.n_counterexamples for one in self.relations),
+            n_unrelated=self.n_unrelated,
         )
 
 

@@ -10,15 +10,7 @@ from typing import Any
 import numpy as np
 
 from erda.answers import Moved, Taught
-from erda.app.inputs import (
-    ExampleInput,
-    Teaching,
-    check_bool,
-    example_of,
-    find_relation,
-    known_relation,
-    relation_of,
-)
+from erda.app.inputs import ExampleInput, Teaching, check_bool, example_of, find_relation, known_relation, relation_of
 from erda.app.state import Judgement, Lesson, Setup, State, TaughtRelation
 from erda.encoders.contract import Encoder, unit_rows
 from erda.errors import DataError, counted

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from copy import copy, deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from threading import Lock
@@ -19,9 +19,9 @@ from erda.answers import Answer, Explanation, Extraction, Neighbour, Progress, R
 from erda.app.calibration import (
     CALIBRATIONS,
     IN_TEXT,
-    LEAST_KNOWN,
     MARKED,
     Calibration,
+    Scored,
     marked_confidences,
     text_confidences,
 )
@@ -36,9 +36,8 @@ from erda.app.entities import (
     tagged_sentences,
 )
 from erda.app.inputs import MOST_CHARACTERS, ExampleInput, check_text, example_of, examples_of, known_relation
-from erda.app.judged import Judged, settled
 from erda.app.open_text import open_head, pairs_of
-from erda.app.state import State, TaughtRelation, Thresholds, judged_pairs
+from erda.app.state import State, TaughtRelation, judged_pairs
 from erda.encoders.contract import Encoder, unit_rows
 from erda.errors import DataError
 from erda.methods.base import Method
@@ -48,7 +47,7 @@ from erda.text.keys import entity_key, ordered_pairs
 from erda.text.language import warn_of_language
 from erda.text.names import NameTagger
 from erda.text.pronouns import is_pronoun, may_be_related, with_pronouns
-from erda.types import Entity, Example, Relation, Span
+from erda.types import Entity, Example, Judged, Relation, Span
 
 if TYPE_CHECKING:
     from erda.app.store import DerivedArrays
@@ -59,45 +58,6 @@ TOP = 5  # ranked relations per answer
 AT_ONCE = 1024  # questions between two calls of `progress`
 COMPARED = 3  # relations whose examples an explanation compares
 MOST_COMPARED = 20  # examples compared per relation
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Scored:
-    """Scores and confidences of questions for all relations: [n, n_relations] each.
-
-    `least` is the default threshold of a confidence. Without it, all relations together must reach `LEAST_KNOWN`, and
-    the first is the answer.
-    """
-
-    relations: tuple[str, ...]
-    scores: np.ndarray  # of the method
-    confidences: np.ndarray
-    least: float | None
-    confirmed: np.ndarray | bool = False  # by a person (`judged.py`)
-    ruled_out: np.ndarray | bool = False
-
-    def settled(self, questions: Sequence[Example], judged: Judged) -> Scored:
-        """The same, given what people said about these pairs."""
-        found = settled(self.confidences, questions, self.relations, judged)
-        return Scored(self.relations, self.scores, found[0], self.least, *found[1:])
-
-    @property
-    def ranks(self) -> np.ndarray:
-        """Columns by decreasing confidence, then by decreasing score: [n, n_relations]."""
-        return np.lexsort((-self.scores, -self.confidences), axis=1)
-
-    def holds(self, thresholds: Thresholds | None, least: float | None = None) -> np.ndarray:
-        """Whether each relation is an answer, [n, n_relations]: `least`, or fitted thresholds, or the default."""
-        if least is not None:
-            likely = self.confidences >= least
-        elif thresholds is not None:
-            likely = self.confidences >= np.array([thresholds.of(one) for one in self.relations])
-        elif self.least is not None:
-            likely = self.confidences >= self.least
-        else:
-            likely = self.confidences.sum(axis=1, keepdims=True) >= LEAST_KNOWN
-            likely = likely & (np.arange(len(self.relations)) == self.ranks[:, :1])
-        return np.asarray((likely | self.confirmed) & ~np.asarray(self.ruled_out))
 
 
 class Version:
@@ -165,23 +125,17 @@ class Version:
     @property
     def least_confidences(self) -> list[float] | None:
         """The default threshold of `predict` for each relation; None if all relations together must be likely."""
-        if thresholds := self._thresholds(in_text=False):
-            return [thresholds.of(one.id) for one in self.state.known]
-        return [MARKED] * len(self.state.known) if self.fitted[1] else None
+        return self._tuned(in_text=False) or ([MARKED] * len(self.state.known) if self.fitted[1] else None)
 
-    def _thresholds(self, *, in_text: bool) -> Thresholds | None:
-        """The thresholds of `tune` for marked pairs, or for all pairs of texts."""
+    def _tuned(self, *, in_text: bool) -> list[float] | None:
+        """The thresholds of `tune` for each relation, for marked pairs or for all pairs of texts."""
         found = self.state.thresholds
-        return found if found and found.in_text == in_text else None
+        return [found.of(one.id) for one in self.state.known] if found and found.in_text == in_text else None
 
     @cached_property
     def judged(self) -> Judged:
         """What people said about entity pairs; it decides the answers about them."""
         return judged_pairs(self.state)
-
-    @cached_property
-    def _exemplars(self) -> dict[str | None, Example]:
-        return {one.relation: one for one in self.method.kept}
 
     def known(self, relation: str) -> TaughtRelation:
         """A relation, by its id or name, with its examples."""
@@ -303,14 +257,14 @@ class Version:
     def explain(self, given: ExampleInput) -> Explanation:
         """Explain an answer by the most similar taught examples and by the effect of each word."""
         example = replace(example_of(given), relation=None)
-        shorter = list(_without_a_word(example))
-        asked = [example, *(one for _, one in shorter)]
+        words = words_outside(example)
+        asked = [example, *(_without_word(example, place) for place, _ in words)]
         answer, *others = self.answer_pairs(asked, top=len(self.relations), by_score=True)
         best, confidence = answer.ranked[0].relation, answer.ranked[0].confidence
         changes = [{one.relation: one.confidence for one in other.ranked}[best] - confidence for other in others]
         effects = [
-            WordEffect(example.tokens[place], place, other.relation, change)
-            for (place, _), other, change in zip(shorter, others, changes, strict=True)
+            WordEffect(word, place, other.relation, change)
+            for (place, word), other, change in zip(words, others, changes, strict=True)
         ]
         effects.sort(key=lambda effect: -abs(effect.change))
         near = [one.relation for one in answer.ranked[:COMPARED]]
@@ -343,8 +297,9 @@ class Version:
             raise DataError(f"min_confidence: must be between 0 and 1, got {min_confidence}.")
         found = self._scored(questions, sentences, tagged=tagged)
         found = found if by_score else found.settled(questions, self.judged)
-        names, exemplars = found.relations, self._exemplars
-        holds = found.holds(self._thresholds(in_text=sentences is not None), min_confidence)
+        names, exemplars = found.relations, {one.relation: one for one in self.method.kept}
+        tuned = self._tuned(in_text=sentences is not None)
+        holds = found.holds(tuned if min_confidence is None else min_confidence)
         answers = []
         for row, (question, columns) in enumerate(zip(questions, found.ranks.tolist(), strict=True)):
             held = [column for column in columns if holds[row, column]]
@@ -385,19 +340,20 @@ class Version:
         return Scored(names, scores, text_confidences(competing), IN_TEXT)
 
 
-def _without_a_word(example: Example) -> Iterable[tuple[int, Example]]:
-    """Yield the index of each word outside the entities, and the example without that word."""
-    for place in range(len(example.tokens)):
-        if any(one.span.start <= place < one.span.end for one in (example.head, example.tail)):
-            continue
-        tokens = (*example.tokens[:place], *example.tokens[place + 1 :])
-        head, tail = (_shifted(one, place) for one in (example.head, example.tail))
-        yield place, Example(tokens, head, tail)
+def words_outside(example: Example) -> list[tuple[int, str]]:
+    """List the words outside the two entities, with their places."""
+    spans = example.head.span, example.tail.span
+    places = enumerate(example.tokens)
+    return [(place, word) for place, word in places if not any(one.start <= place < one.end for one in spans)]
 
 
-def _shifted(entity: Entity, place: int) -> Entity:
-    start, end = entity.span.start, entity.span.end
-    return entity if end <= place else replace(entity, span=Span(start - 1, end - 1))
+def _without_word(example: Example, place: int) -> Example:
+    def moved(entity: Entity) -> Entity:
+        start, end = entity.span.start, entity.span.end
+        return entity if end <= place else replace(entity, span=Span(start - 1, end - 1))
+
+    tokens = (*example.tokens[:place], *example.tokens[place + 1 :])
+    return Example(tokens, moved(example.head), moved(example.tail))
 
 
 def forked(method: Method) -> Method:

@@ -165,9 +165,8 @@ class VersionLog:
         """Change the state, unless nothing changes; return the number of the current version."""
         with self.writing() as before:
             after = change(before)
-            is_same = all(
-                getattr(after, name) == getattr(before, name) for name in ("known", "unrelated", "thresholds")
-            )
+            fields = ("known", "unrelated", "thresholds")
+            is_same = all(getattr(after, name) == getattr(before, name) for name in fields)
             return before.stamp.number if is_same else self.learn(after, progress).number
 
     def learn(self, after: State, progress: Progress | None = None) -> Version:

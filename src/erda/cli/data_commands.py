@@ -135,11 +135,7 @@ def list_datasets() -> None:
     print_line(f"Data folder: {folder}" + ("" if folder.is_dir() else " (does not exist yet)"))
 
 
-LISTS: dict[str, Callable[[], Iterator[Entry]]] = {
-    "methods": _methods,
-    "encoders": _encoders,
-    "presets": _presets,
-}
+LISTS: dict[str, Callable[[], Iterator[Entry]]] = {"methods": _methods, "encoders": _encoders, "presets": _presets}
 
 
 # -- files -------------------------------------------------------------------------------------------------------------

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from erda.cli.checking import Commands, add_command, positive
 from erda.cli.printing import print_fault, print_line, print_note, print_tables
 from erda.cli.settings_options import add_sets, add_settings, load_settings, read_given
 from erda.errors import ErdaError, join_faults, merge_faults
-
-if TYPE_CHECKING:
-    pass
 
 RUN = """\
 Later sources win: built-in defaults, --preset, --config, --set, the flags above. Finished runs are not repeated;

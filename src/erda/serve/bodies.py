@@ -131,13 +131,12 @@ class DocumentBody(Body):
         """The entities as the library accepts them."""
         if self.entities is None:
             return None
+        found = list[str | Mark]()
         for one in self.entities:
             if isinstance(one, EntityBody):
                 refuse_mismatch(one, self.text)
-        return [
-            one if isinstance(one, str) else Mark(one.span[0], one.span[1], one.name, one.id, one.type)
-            for one in self.entities
-        ]
+            found.append(one if isinstance(one, str) else Mark(one.span[0], one.span[1], one.name, one.id, one.type))
+        return found
 
 
 class ExtractBody(Body):

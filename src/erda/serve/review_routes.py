@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
 
 from erda.app.extractor import Extractor
-from erda.app.review import ReviewView, SharedReview
+from erda.app.review import PER_VERSION, ReviewView, SharedReview
 from erda.errors import ErdaError
 from erda.serve import bodies
 from erda.serve.failures import FAILURES, Refused, replies
@@ -21,7 +21,6 @@ from erda.serve.service import Service, TheService, part_of_server
 from erda.serve.wire import ReviewReply, value_row
 
 router = APIRouter(prefix="/v1/review", tags=["review"], responses=FAILURES)
-PER_VERSION = 10  # judgements
 SAVE_SECONDS = 2.0  # after the last judgement, if there are fewer
 VIEW = replies(ReviewReply, "The next pair.")
 

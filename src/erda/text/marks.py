@@ -35,13 +35,7 @@ class Mark:
 
 
 def example_from_text(
-    text: str,
-    head: Mark,
-    tail: Mark,
-    *,
-    relation: str | None = None,
-    id: str = "",
-    source: str | None = None,
+    text: str, head: Mark, tail: Mark, *, relation: str | None = None, id: str = "", source: str | None = None
 ) -> Example:
     """Build an example from a text and two character spans.
 

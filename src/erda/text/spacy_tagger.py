@@ -75,17 +75,14 @@ def batch_tagger(pipeline: Any, lock: Lock) -> BatchTagger:
 
     def tag(texts: Sequence[str]) -> list[list[TaggedSentence]]:
         for text in texts:
-            _check_length(pipeline, text)
+            if len(text) > (most := getattr(pipeline, "max_length", len(text))):
+                size = f"the text has {len(text):,} characters"
+                raise DataError(f"{size}; spaCy reads at most {most:,}: cut it at a line.")
         with lock:
             documents = list(pipeline.pipe(texts, batch_size=BATCH_SIZE))
         return [list(document_sentences(document, names_only=True)) for document in documents]
 
     return tag
-
-
-def _check_length(pipeline: Any, text: str) -> None:
-    if len(text) > (most := getattr(pipeline, "max_length", len(text))):
-        raise DataError(f"the text has {len(text):,} characters; spaCy reads at most {most:,}: cut it at a line.")
 
 
 def document_sentences(document: Any, *, names_only: bool = False) -> Iterator[TaggedSentence]:
