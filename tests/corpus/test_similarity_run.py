@@ -1,10 +1,9 @@
-"""Measures, the background of trained weights, and the commands `erda corpus train` and `pairs`."""
+"""Measures, and the commands `erda corpus train` and `pairs`."""
 
 import json
 import os
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -16,16 +15,10 @@ from tiny_models import build_model
 from toy_corpus import erda_corpus
 from toy_pairs import toy_rows, toy_sentences, write_tagged
 
-from erda.cli.main import main
 from erda.corpus.similarity import load_similarity
-from erda.corpus.similarity_run import auc, drawn_from, measure_similarity, neighbour_agreement
+from erda.corpus.similarity_run import auc, measure_similarity, neighbour_agreement
 from erda.corpus.training_pairs import mine_pairs
-from erda.encoders import TransformerSettings, build_encoder
-from erda.encoders.adapter import TrainedWeights
-from erda.encoders.transformer import TransformerEncoder
-from erda.encoders.weights import origin
 from erda.errors import SettingsError
-from erda.types import Entity, Example, Span
 
 SCORES = st.lists(st.integers(-4, 4), min_size=1, max_size=20)
 
@@ -77,40 +70,6 @@ def test_auc_and_agreement_of_a_model(tmp_path):
     none = pairs.take(slice(0))
     nothing = measure_similarity(MaskedOnly([]), rows, none)
     assert (nothing.auc, nothing.agreement, nothing.n_pairs) == (None, None, 0)
-
-
-def tagged(path: Path, n: int) -> Path:
-    head, tail = Entity("paris", Span(0, 1)), Entity("france", Span(3, 4))
-    return write_tagged(path, [Example(("paris", "is", "in", "france", str(row)), head, tail) for row in range(n)])
-
-
-def test_sentences_are_drawn_uniformly(tmp_path: Path) -> None:
-    path = tagged(tmp_path / "tagged.jsonl", 12)
-    counts = Counter(one.tokens[-1] for seed in range(200) for one in drawn_from([path], 3, seed))
-    assert sum(counts.values()) == 600
-    assert len(counts) == 12
-    assert min(counts.values()) > 25, "expected: fifty each"
-    assert len(drawn_from([path], 100, 0)) == 12
-
-
-def test_the_command_writes_a_background_that_the_encoder_loads(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    base, model = build_model(tmp_path / "tiny"), tmp_path / "mine"
-    encoder = TransformerEncoder(base, TransformerSettings(mode="markers", max_pieces=40))
-    TrainedWeights.fresh(encoder.layers, base=origin(base), max_pieces=40, rank=2, scale=1.0, seed=0).save(model)
-    source = tagged(tmp_path / "tagged.jsonl", 20)
-    assert main(["corpus", "background", str(model), str(source)]) == 0
-    assert "background.npz" in capsys.readouterr().out
-    found = build_encoder(str(base.path), adapter=str(model), trained_layers=0).background()
-    assert found is not None
-    assert found.shape == (20, 32)
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-2)
-
-
-def test_an_empty_source_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["corpus", "background", "minilm", str(tagged(tmp_path / "tagged.jsonl", 0))]) == 2
-    assert "no sentences" in capsys.readouterr().err
 
 
 # a training machine has PyTorch, transformers, NumPy, safetensors, pydantic, tqdm, filelock and platformdirs

@@ -48,7 +48,7 @@ def test_shipped_weights_have_a_background(name: str, dim: int) -> None:
             TrainedWeights.load("shipped", base=name).fingerprint,
         )
     centres = BackgroundFile(folder, fingerprint).read()
-    assert centres is not None, f"new weights: erda corpus background {name}, or python tools/build_encoder.py"
+    assert centres is not None, "new weights: python tools/build_encoder.py"
     assert centres.shape == (600, dim)
 
 

@@ -1,4 +1,4 @@
-"""`erda corpus build | index | augment | train | pairs | background`."""
+"""`erda corpus build | index | augment | train | pairs`."""
 
 from __future__ import annotations
 
@@ -62,9 +62,6 @@ TRAIN_SETS = "a setting of docs/similarity.md, such as device, limit, n_epochs, 
 PAIRS_EXAMPLES = """examples:
   erda corpus pairs tagged-0.jsonl.gz tagged-1.jsonl.gz --exclude test.jsonl validation.jsonl --out pairs.npz
 """
-BACKGROUND_EXAMPLES = """examples:
-  erda corpus background models/mine tagged-0.jsonl.gz tagged-1.jsonl.gz
-"""
 
 
 def add_parser(subparsers: Commands[argparse.ArgumentParser]) -> None:
@@ -124,11 +121,6 @@ def _add_training(commands: Commands[argparse.ArgumentParser]) -> None:
     _add_exclude(parser)
     about = "pretrained model with the word pieces; minilm and mpnet share theirs (default: minilm)"
     parser.add_argument("--encoder", metavar="NAME", default="minilm", help=about)
-
-    about = "Write the background of trained weights: vectors of general sentences, used for the answer 'no relation'."
-    parser = add_command(commands, "background", about, BACKGROUND_EXAMPLES, write_background)
-    parser.add_argument("model", metavar="MODEL", help="folder of a model, or packaged minilm or mpnet")
-    parser.add_argument("sources", metavar="FILE", type=Path, nargs="+", help="tagged JSONL files")
 
 
 def _add_exclude(parser: argparse.ArgumentParser) -> None:
@@ -265,12 +257,3 @@ def write_pairs(args: argparse.Namespace) -> None:
     print_line(f"{args.out}: {len(rows):,} sentences, {rows.n_links:,} pairs, {size:.1f} MiB")
     for reason, n in (rows.made_of.left_out or {}).items():
         print_line(f"  dropped: {n:,}, {reason}")
-
-
-def write_background(args: argparse.Namespace) -> None:
-    """Write the background of trained weights."""
-    from erda.corpus.similarity_run import make_background
-
-    path = make_background(args.model, args.sources)
-    print_line(f"{path}: {path.stat().st_size / 2**20:.1f} MiB")
-    print_line("Existing stores keep their background; to use the new one: erda teach --relearn --store DIR")

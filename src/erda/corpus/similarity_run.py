@@ -8,30 +8,18 @@ labelled validation data has the same relation.
 from __future__ import annotations
 
 import platform
-import random
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from erda.corpus.training_pairs import (
-    NONE,
-    PairRows,
-    PairSet,
-    TrainCommandSettings,
-    mine_pairs,
-    read_pair_rows,
-    tagged_rows,
-)
+from erda.corpus.training_pairs import NONE, PairRows, PairSet, TrainCommandSettings, mine_pairs, read_pair_rows
 from erda.encoders import check_device
-from erda.encoders.contract import centres_of, save_background
-from erda.encoders.weights import MODELS, SHIPPED, adapter_folder, find_model
-from erda.errors import DataError, ModelError
-from erda.files import data_folder, user_path, write_json
+from erda.encoders.weights import find_model
+from erda.files import data_folder, write_json
 from erda.types import Example
 
 if TYPE_CHECKING:
@@ -39,8 +27,6 @@ if TYPE_CHECKING:
     from erda.encoders.adapter import TrainedWeights
 
 MAX_PAIRS = 3_000
-N_CENTRES = 600  # of a background: under a megabyte in half precision
-N_SENTENCES = 6000  # drawn for a background
 VALIDATION_FILE = Path("fewrel/validation.jsonl.gz")  # in the data folder; FewRel's test data is never read
 
 
@@ -178,33 +164,3 @@ def _machine_name(device: str) -> str:
 
     name = torch.cuda.get_device_name() if device.startswith("cuda") else platform.machine()
     return f"{name}, torch {torch.__version__}, transformers {transformers.__version__}"
-
-
-# -- the background of trained weights (`erda.encoders.contract`) ---------------------------------------------------
-
-
-def make_background(model: str, sources: Sequence[Path]) -> Path:
-    """Write the background of trained weights: of a folder, or of the packaged `minilm` or `mpnet`."""
-    from erda.corpus.similarity import load_similarity
-
-    sentences = drawn_from(sources, N_SENTENCES, seed=0)
-    folder = adapter_folder(SHIPPED, base=model) if model in MODELS else user_path(model)
-    similarity = load_similarity(folder)
-    if similarity.weights is None:
-        raise ModelError(f"{model}: not a folder of trained weights; make one with 'erda corpus train'.")
-    vectors = similarity.encode(sentences)
-    return save_background(folder, centres_of(vectors, N_CENTRES, seed=0), similarity.fingerprint)
-
-
-def drawn_from(sources: Sequence[Path], n: int, seed: int) -> list[Example]:
-    """Draw `n` sentences uniformly from all files (reservoir sampling)."""
-    generator, drawn = random.Random(seed), list[Example]()
-    for seen, example in enumerate(chain.from_iterable(map(tagged_rows, sources))):
-        place = seen if seen < n else generator.randrange(seen + 1)
-        if place < len(drawn):
-            drawn[place] = example
-        elif place < n:
-            drawn.append(example)
-    if not drawn:
-        raise DataError(f"{', '.join(map(str, sources))}: no sentences.")
-    return drawn

@@ -3,10 +3,10 @@
 The contract speaks NumPy. Encoders that can be trained add PyTorch tensors behind it (`erda.encoders.trainable`).
 
 Two files beside the weights describe vectors of text that was never taught; each is valid only for those weights. The
-background (`erda corpus background`) holds cluster centres of arbitrary sentences, which represent unknown relations.
-The statistics of unlabelled entity pairs (`tools/build_unlabelled.py`) hold moments of their vectors, and a sample with
-types and positions; with the vectors of general relation names, they represent everything that was never taught
-(`erda.methods.openness`).
+background (`tools/build_unlabelled.py --background`) holds cluster centres of arbitrary sentences, which represent
+unknown relations. The statistics of unlabelled entity pairs (`tools/build_unlabelled.py`) hold moments of their
+vectors, and a sample with types and positions; with the vectors of general relation names, they represent everything
+that was never taught (`erda.methods.openness`).
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class StatisticsFile:
 class BackgroundFile(StatisticsFile):
     """Cluster centres of arbitrary sentences."""
 
-    rebuild = "Rebuild it: erda corpus background."
+    rebuild = "Rebuild it: python tools/build_unlabelled.py --background."
 
     def read(self) -> np.ndarray | None:
         """Read the centres, [n, dim] float32; None if there is no background for these weights."""
