@@ -27,12 +27,9 @@ def assert_close(ours: np.ndarray, theirs: np.ndarray) -> None:
 
 def test_examples_come_as_marks_as_tokens_or_as_text(tmp_path: Path) -> None:
     extractor = taught(tmp_path)
-    tokens = {
-        "tokens": ["SpaceX", "was", "founded", "by", "Elon", "."],
-        "head": {"span": [0, 1]},
-        "tail": {"span": [4, 5]},
-    }
-    text = {"text": "SpaceX was founded by Elon .", "head": {"span": [0, 6]}, "tail": {"span": [22, 26]}}
+    plain = "SpaceX was founded by Elon ."
+    tokens = {"tokens": plain.split(), "head": {"span": [0, 1]}, "tail": {"span": [4, 5]}}
+    text = {"text": plain, "head": {"span": [0, 6]}, "tail": {"span": [22, 26]}}
     given = [QUESTIONS[0], example_from_marks(QUESTIONS[0]), tokens, text]
     answers = extractor.predict(given)
     assert len({answer.ranked[0].score for answer in answers}) == 1

@@ -180,20 +180,19 @@ def save(extractor: Extractor) -> str:
     return review.view(extractor.version).unplaced
 
 
-def wait(journal: ReviewJournal, extractor: Extractor, texts: dict[str, str]) -> None:
-    """Judgements against relations that are not part of a version."""
-    rows = [
-        judgement_of(extractor.version, example_from_marks(text), name, holds=False) for name, text in texts.items()
-    ]
+def waiting(extractor: Extractor) -> ReviewJournal:
+    """A journal with a judgement against each relation that is not part of a version."""
+    journal = ReviewJournal(extractor.folder / FOLDER)
+    journal.folder.mkdir()
+    texts = {"born in": "[[a]] is {{b}}", "founded by": "[[c]] is {{d}}", "capital of": "[[e]] is {{f}}"}
+    rows = [judgement_of(extractor.version, example_from_marks(one), name, holds=False) for name, one in texts.items()]
     journal.write_pending(rows)
+    return journal
 
 
 def test_pending_judgements_follow_their_relation(extractor: Extractor) -> None:
     """A relation is renamed twice, merged or forgotten before its judgements are part of a version."""
-    journal = ReviewJournal(extractor.folder / FOLDER)
-    journal.folder.mkdir()
-    texts = {"born in": "[[a]] is {{b}}", "founded by": "[[c]] is {{d}}", "capital of": "[[e]] is {{f}}"}
-    wait(journal, extractor, texts)
+    journal = waiting(extractor)
     other = open_toy(extractor.folder)  # another process
     other.rename("born in", "from")
     other.rename("from", "birthplace")
@@ -212,10 +211,7 @@ def test_pending_judgements_follow_their_relation(extractor: Extractor) -> None:
 
 
 def test_pending_judgements_go_to_the_relation_and_not_to_its_former_name(extractor: Extractor) -> None:
-    journal = ReviewJournal(extractor.folder / FOLDER)
-    journal.folder.mkdir()
-    texts = {"born in": "[[a]] is {{b}}", "founded by": "[[c]] is {{d}}", "capital of": "[[e]] is {{f}}"}
-    wait(journal, extractor, texts)
+    waiting(extractor)
     other = open_toy(extractor.folder)
     other.rename("born in", "from")
     other.teach("born in", ["[[x]] lies in {{y}}", "[[z]] lies in {{y}}"])  # another meaning
@@ -245,13 +241,7 @@ def test_an_empty_review_says_why(extractor: Extractor, text: str, said: str) ->
 
 
 def test_purging_keeps_judgements_that_wait_and_no_former_name(extractor: Extractor) -> None:
-    journal = ReviewJournal(extractor.folder / FOLDER)
-    journal.folder.mkdir()
-    wait(
-        journal,
-        extractor,
-        {"born in": "[[a]] is {{b}}", "founded by": "[[c]] is {{d}}", "capital of": "[[e]] is {{f}}"},
-    )
+    journal = waiting(extractor)
     extractor.rename("born in", "from")
     extractor.merge("capital of", "from")
     extractor.forget("founded by")

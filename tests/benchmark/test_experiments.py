@@ -4,11 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from toy_runs import N_TASKS
 
-from erda.benchmark.experiments import make_experiment, make_lines
+from erda.benchmark.experiments import make_lines
 from erda.benchmark.records import FoundRecord, Record
-from erda.benchmark.report.result_tables import accuracy_table
 from erda.methods import METHODS
 from erda.settings.runs import default_settings
 
@@ -31,16 +29,6 @@ def seeds(rows: dict[str, list[Record]]) -> tuple[dict[str, list[int]], list[str
     """Seeds of the lines made of these records, and the notes."""
     lines, notes = make_lines({label: [*map(FoundRecord, records)] for label, records in rows.items()})
     return {line.label: [record.seed for record in line.records] for line in lines}, notes
-
-
-def test_a_line_excludes_streams_of_another_length(template: Record) -> None:
-    records = [smoke(template), replace(template, seed=2), replace(template, seed=3)]
-    lines, notes = make_lines({"Toy": [*map(FoundRecord, records)]})
-    assert [record.seed for record in lines[0].records] == [2, 3]
-    assert notes == ["Toy: records with other settings, not counted here: 1."]
-    table = accuracy_table(make_experiment(lines, notes=notes), "all-seen")
-    assert len(table.columns) == 2 + N_TASKS
-    assert notes[0] in table.notes
 
 
 def test_all_lines_of_a_table_have_the_most_common_shape(template: Record) -> None:

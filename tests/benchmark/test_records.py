@@ -12,14 +12,6 @@ from erda.errors import RecordError
 from erda.files import sealed, write_json
 
 
-def test_a_truncated_record_is_rejected_with_its_line_number(tmp_path: Path) -> None:
-    toy_record(tmp_path)
-    path = tmp_path / "toy/1/record.json"
-    path.write_text(path.read_text()[:200])
-    with pytest.raises(RecordError, match=r"line \d+"):
-        read_record(path)
-
-
 def test_a_changed_or_unsealed_record_is_rejected(tmp_path: Path) -> None:
     toy_record(tmp_path)
     path = tmp_path / "toy/1/record.json"

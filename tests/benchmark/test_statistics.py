@@ -48,12 +48,6 @@ def test_the_paired_t_test_equals_scipy(values: list[tuple[float, float]]) -> No
     assert paired_t(differences) == pytest.approx(expected.pvalue, rel=1e-6, abs=1e-300)
 
 
-def test_holm_by_hand() -> None:
-    # sorted 0.01, 0.02, 0.03, 0.5 times 4, 3, 2, 1; the third is raised to the second
-    assert holm([0.03, 0.01, 0.5, None, 0.02]) == pytest.approx([0.06, 0.04, 0.5, None, 0.06])
-    assert holm([]) == []
-
-
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_holm_against_its_definition(ps: list[float]) -> None:
     """The corrected p is the smallest level at which the step-down procedure rejects."""
@@ -90,15 +84,6 @@ def test_too_few_streams_give_a_note_instead_of_p(template: Record, seeds: tuple
     assert (found.p, found.p_corrected) == (None, None)
     assert found.note.startswith(said)
     assert "--seeds" in found.note
-
-
-def test_equal_differences_have_no_t_test(template: Record) -> None:
-    """0.3 - 0.2 and 0.5 - 0.4 differ in floating point only."""
-    first = line(template, "a", {1: 0.3, 2: 0.5, 3: 0.9})
-    second = line(template, "b", {1: 0.2, 2: 0.4, 3: 0.8})
-    (found,) = compare_lines(first, [second], protocol=CANDIDATES)
-    assert found.p is None
-    assert "t-test is not defined" in found.note
 
 
 def test_a_protocol_that_was_not_measured_raises(template: Record) -> None:

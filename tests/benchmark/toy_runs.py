@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from erda.benchmark.experiments import Experiment, Line, group_records
+from erda.benchmark.measures import ALL_SEEN, CANDIDATES
 from erda.benchmark.records import FoundRecord, Record
 from erda.benchmark.run.loop import run
 from erda.data.streams import Pool, StreamManifest, TaskStream, build_stream
-from erda.settings.runs import Run
+from erda.methods import METHODS
+from erda.settings.runs import Run, default_settings
 from erda.types import Entity, Example, Predictions, Relation, Span, Task
 
 N_TASKS = 3
@@ -109,6 +111,19 @@ def toy_record(out: Path, *, stream: TaskStream | None = None, learner: Any = No
         out=out,
         bar=False,
     )
+
+
+def fewrel_record(template: Record, method: str = "erda", seed: int = 100, last: float = 0.5, **changes: Any) -> Record:
+    """Record of FewRel 5-shot with a BiLSTM, the method's defaults, three tasks and final accuracy `last`."""
+    values: dict[str, Any] = {
+        **{"dataset": "fewrel", "shots": 5, "encoder": "bilstm", "order_family": "erda"},
+        "corpus": "corpora/wiki" if method == "erda" else "",
+        "settings": {"method": default_settings(METHODS[method]), "encoder": {}, "stream": {}},
+        "manifest": {**template.manifest, "digest": f"stream-{seed}"},
+        "accuracy": {ALL_SEEN: [0.9, 0.5, last / 2], CANDIDATES: [0.9, 0.5, last]},
+        **changes,
+    }
+    return replace(template, method=method, seed=seed, **values)
 
 
 def with_noise(noise: float) -> dict[str, dict[str, float]]:

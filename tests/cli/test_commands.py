@@ -142,19 +142,6 @@ def test_processes_leave_the_same_records(own_data: Path, tmp_path: Path) -> Non
     assert not (tmp_path / "two/.frozen").exists()
 
 
-def demo(out: Path, capsys: pytest.CaptureFixture[str]) -> tuple[str, dict[str, float]]:
-    """Run the demo; return its output and the final accuracy of each method."""
-    assert main(["demo", "--out", str(out)]) == 0
-    printed = capsys.readouterr().out
-    for expected in ("chance", "forgetting", "erda (corpus=atlas-corpus)"):
-        assert expected in printed
-    assert len([*(out / "report").rglob("curve.png")]) == 2, "one per encoder"
-    folders = {"seqrun": "plain", "erda": "plain", "joint": "plain", "posterior": "posterior"}
-    return printed, {
-        name: record(out / folder, name, 100)["accuracy"]["all-seen"][-1] for name, folder in folders.items()
-    }
-
-
 @pytest.mark.usefixtures("unpainted")
 def test_a_small_demo_shows_its_results(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -166,20 +153,13 @@ def test_a_small_demo_shows_its_results(
 
     monkeypatch.setattr("erda.settings.load.run_settings", small)
     monkeypatch.setattr("erda.cli.demo_commands.N_SENTENCES", 60)
-    printed, final = demo(tmp_path, capsys)
-    assert final["posterior"] > 0.5
+    assert main(["demo", "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    for expected in ("chance", "forgetting", "erda (corpus=atlas-corpus)"):
+        assert expected in printed
+    assert len([*(tmp_path / "report").rglob("curve.png")]) == 2, "one per encoder"
+    assert record(tmp_path / "posterior", "posterior", 100)["accuracy"]["all-seen"][-1] > 0.5
     assert "8 of 8 before, 8 of 8 after for the first four relations; 2 of 2 for the fifth." in printed
-
-
-@pytest.mark.long
-@pytest.mark.timeout(900)
-def test_the_demo_shows_forgetting_and_augmentation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _, final = demo(tmp_path, capsys)
-    assert final["seqrun"] < 0.3
-    assert final["seqrun"] < final["erda"] < final["posterior"]
-    found = record(tmp_path / "augmented", "erda", 100)["notes"]["augmentation"]
-    assert [one["task"] for one in found] == [1, 2, 3, 4, 5, 6, 7], "the first task has enough examples"
-    assert {extra["augmentation"]["rule"] for one in found for extra in one["extras"]} <= {"entity-match", "neighbour"}
 
 
 def test_a_run_needs_no_more_than_it_uses(own_data: Path, tmp_path: Path) -> None:

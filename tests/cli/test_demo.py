@@ -6,9 +6,7 @@ import pytest
 from toy_extractor import Words
 
 from erda.app.extractor import Extractor
-from erda.cli import demo_commands
 from erda.cli.demo_commands import PARTS, demonstrate_extractor
-from erda.cli.main import main
 from erda.text.marks import example_from_marks
 
 
@@ -39,15 +37,3 @@ def test_the_demo_says_what_is_kept_and_loses_no_version(
     assert "predict --store" in shown[0][-1]
     history = opened(tmp_path / "store").history()
     assert [one.n_relations for one in history] == [0, 4, 5], "the second demo leaves it as it is"
-
-
-@pytest.mark.parametrize(
-    ("part", "shown"),
-    [([], ["extractor", "methods"]), (["extractor"], ["extractor"]), (["methods"], ["methods"])],
-)
-def test_a_part_runs_alone(part: list[str], shown: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    called: list[str] = []
-    for name in ("extractor", "methods"):
-        monkeypatch.setattr(demo_commands, f"demonstrate_{name}", lambda *_, name=name, **__: called.append(name))
-    assert main(["demo", *part]) == 0
-    assert called == shown

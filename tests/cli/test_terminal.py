@@ -98,17 +98,3 @@ def test_a_full_disk_behind_the_output_is_said() -> None:
         command = [sys.executable, "-m", "erda", "list", "datasets"]
         answer = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (answer.returncode, answer.stderr.splitlines()) == (2, ["erda: [Errno 28] No space left on device"])
-
-
-ROW = '{"tokens": ["A", "b"], "head": {"name": "A", "span": [0, 1]}, "tail": {"name": "b", "span": [1, 2]}}'
-
-
-def test_a_command_whose_extra_is_missing_says_what_to_install(tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").write_text(ROW)
-    command = ["corpus", "build", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "corpus")]
-    script = f"import sys\nsys.modules['duckdb'] = None\nfrom erda.cli.main import main\nsys.exit(main({command!r}))"
-    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert answer.returncode == 2, answer.stderr
-    assert "duckdb: not installed" in answer.stderr
-    assert "pip install 'erda[corpus]'" in answer.stderr
-    assert "Traceback" not in answer.stderr

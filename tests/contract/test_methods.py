@@ -148,7 +148,7 @@ def test_loading_with_another_class_is_rejected(name: str, tmp_path: Path) -> No
 
 
 @every_method
-def test_memory_size_zero_works(name: str, tmp_path: Path) -> None:
+def test_memory_size_zero_works(name: str) -> None:
     if "memory_size" not in method_settings(METHODS[name]).model_fields:
         pytest.skip(f"{name} has no setting memory_size")
     method = METHODS[name](toy_encoder(3), seed=3, memory_size=0)
@@ -158,11 +158,6 @@ def test_memory_size_zero_works(name: str, tmp_path: Path) -> None:
     assert np.isfinite(method.predict(questions).scores).all()
     best = method.predict(questions[40:]).best
     assert np.mean([one == gold for one, gold in zip(best, answers[40:], strict=True)]) > 0.6, "of the last task alone"
-    method.save(tmp_path / "saved")
-    back = METHODS[name].load(tmp_path / "saved", encoder=toy_encoder(99))
-    method.learn(toy_task(2))
-    back.learn(toy_task(2))
-    np.testing.assert_array_equal(scores(back), scores(method))
 
 
 @every_method

@@ -158,24 +158,6 @@ def test_nan_vectors_and_a_second_run_raise(store: CorpusStore) -> None:
         build_index(store, Broken())
 
 
-def test_the_command_builds_an_index(
-    store: CorpusStore, model: ToySimilarity, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked: list[tuple[object, str]] = []
-
-    def load(name: object, *, device: str, dtype: str) -> ToySimilarity:
-        asked.append((name, f"{device} {dtype}"))
-        return model
-
-    monkeypatch.setattr("erda.corpus.similarity.load_similarity", load)
-    erda_corpus("index", store.folder, "--model", "mine")
-    assert asked == [("mine", "cpu float32")]
-    out = capsys.readouterr().out
-    assert "100 rows, 64 dimensions, Flat" in out
-    assert str(vectors_folder(store, model.fingerprint)) in out
-    assert VectorIndex.open(store, model).about.n_rows == 100
-
-
 @pytest.mark.parametrize(
     ("options", "named"),
     [

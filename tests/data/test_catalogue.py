@@ -10,8 +10,8 @@ from toy_examples import row, write_lines
 from toy_fewrel import wiki_files, write_derived, write_split
 
 from erda.data import fewrel_dataset
-from erda.data.catalogue import DATASETS, load_dataset, open_stream
-from erda.data.fewrel_dataset import ORDERS, fewrel_half
+from erda.data.catalogue import load_dataset, open_stream
+from erda.data.fewrel_dataset import fewrel_half
 from erda.data.own_data import detect_format, read_examples
 from erda.data.streams import text_key
 from erda.errors import DataError, SettingsError, StreamError
@@ -24,24 +24,6 @@ def own_rows(n_relations: int = 6, n_each: int = 12) -> list[object]:
         for relation in range(n_relations)
         for number in range(n_each)
     ]
-
-
-def test_atlas_has_the_shape_in_the_catalogue() -> None:
-    stream = open_stream("atlas")
-    assert [len(task.relations) for task in stream] == [6] * 8
-    assert DATASETS["atlas"].about.startswith(f"{len(stream.relations)} relations")
-    assert [len(task.examples) for task in stream] == [600, *[30] * 7]
-    assert stream.manifest.hygiene["test_in_train"] == 0
-
-
-def test_fewrel_opens_in_a_published_order(tmp_path: Path) -> None:
-    write_split(tmp_path / "fewrel", shots=2)
-    write_derived(tmp_path / "fewrel")
-    stream = open_stream("fewrel", shots=2, family="sckd", folder=tmp_path)
-    assert stream.manifest.order == ORDERS["sckd"][100]
-    for shape in ({"way": 5}, {"first_shots": 7}):
-        with pytest.raises(StreamError, match="dataset 'fewrel-full' draws"):
-            open_stream("fewrel", shots=2, folder=tmp_path, **shape)
 
 
 def test_own_jsonl_opens_as_a_stream(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from toy_runs import toy_record
 from erda.benchmark.records import RECORD
 from erda.errors import RecordError, SettingsError
 from erda.files import sealed, write_json
-from paper import main, paper_figures, time_table
+from paper import paper_figures, time_table
 
 SEEDS = (100, 110, 120, 130, 140, 150)
 
@@ -52,14 +52,3 @@ def test_figures_come_from_records_beside_their_targets(tmp_path: Path, template
     assert away.value == pytest.approx(30.25 - 37.51, abs=0.01)
     assert figures["away from it"].verdict == "NOT MET"
     assert all(figure.verdict == "met" for name, figure in figures.items() if name.startswith("p, "))
-
-
-def test_an_uncompared_figure_is_printed_as_not_measured(
-    tmp_path: Path, template: dict, capsys: pytest.CaptureFixture[str]
-) -> None:
-    put(tmp_path, template, "plain", "erda", last=0.60, seeds=(100, 110))
-    put(tmp_path, template, "plain", "emr", last=0.30, seeds=(120, 130))
-    figures = {figure.name.strip(): figure for figure in paper_figures(tmp_path)}
-    assert (figures["over EMR"].value, figures["over EMR"].verdict) == (None, "not measured")
-    assert main([str(tmp_path)]) == 0
-    assert "not measured" in capsys.readouterr().out

@@ -1,12 +1,12 @@
 """Pages of results and their commands, which repeat the records."""
 
 import shlex
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_runs import grouped, toy_record
+from toy_runs import fewrel_record, grouped, toy_record
 
 from documents import rerun_command, results_page
 from erda.benchmark.experiments import Line
@@ -43,19 +43,13 @@ def asked(record: Record) -> dict[str, Any]:
 
 def fewrel(template: Record, method: str = "erda", seed: int = 100, last: float = 0.5, **changes: Any) -> Record:
     values: dict[str, Any] = {
-        "dataset": "fewrel",
-        "shots": 5,
-        "encoder": "bilstm",
-        "order_family": "erda",
-        "settings": {"method": default_settings(METHODS[method]), "encoder": {}, "stream": {}},
-        "manifest": {**template.manifest, "digest": f"stream-{seed}"},
-        "accuracy": {ALL_SEEN: [0.9, 0.5, last / 2], CANDIDATES: [0.9, 0.5, last]},
+        "corpus": "",
         "seconds": {"learn": [1.0, 2.0, 3.0], "predict": [0.5, 0.5, 0.5]},
         "forgetting": {ALL_SEEN: 0.25, CANDIDATES: 0.125},
         "matrix": {name: [[0.9], [0.8, 0.7], [0.6, 0.5, 0.4]] for name in (ALL_SEEN, CANDIDATES)},
         **changes,
     }
-    return replace(template, method=method, seed=seed, **values)
+    return fewrel_record(template, method, seed, last, **values)
 
 
 def line_of(*records: Record) -> Line:

@@ -1,4 +1,4 @@
-"""Scripts of research/ start: their imports exist, and each explains its options."""
+"""Scripts of research/ and those of benchmarks/ that no other test imports start and explain their options."""
 
 import runpy
 import sys
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-SCRIPTS = sorted((Path(__file__).parents[2] / "research").glob("*.py"))
+ROOT = Path(__file__).parents[2]
+SCRIPTS = [*sorted((ROOT / "research").glob("*.py")), ROOT / "benchmarks/corpus.py", ROOT / "benchmarks/index.py"]
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from scipy import stats
-from toy_runs import grouped
+from toy_runs import fewrel_record, grouped
 
 from erda.benchmark.experiments import Experiment
 from erda.benchmark.measures import ALL_SEEN, CANDIDATES
@@ -24,25 +24,9 @@ from erda.settings.runs import default_settings
 SEEDS = (100, 110, 120, 130, 140, 150)
 
 
-def record(template: Record, method: str, seed: int, last: float, **changes: Any) -> Record:
-    """Record of FewRel 5-shot with a BiLSTM, three tasks and final accuracy `last`."""
-    values: dict[str, Any] = {
-        "dataset": "fewrel",
-        "shots": 5,
-        "encoder": "bilstm",
-        "order_family": "erda",
-        "corpus": "corpora/wiki" if method == "erda" else "",
-        "settings": {"method": default_settings(METHODS[method]), "encoder": {}, "stream": {}},
-        "manifest": {**template.manifest, "digest": f"stream-{seed}"},
-        "accuracy": {ALL_SEEN: [0.9, 0.5, last / 2], CANDIDATES: [0.9, 0.5, last]},
-        **changes,
-    }
-    return replace(template, method=method, seed=seed, **values)
-
-
 def experiment(template: Record, ends: dict[str, list[float]], **changes: Any) -> Experiment:
     records = [
-        record(template, method, seed, last, **changes)
+        fewrel_record(template, method, seed, last, **changes)
         for method, values in ends.items()
         for seed, last in zip(SEEDS, values, strict=False)
     ]
@@ -78,7 +62,7 @@ def test_our_results_stand_beside_the_papers(template: Record) -> None:
 def test_lines_without_a_row_of_the_paper_show_a_dash(template: Record) -> None:
     found = experiment(template, {"erda": [0.5]})
     settings = {"method": {**default_settings(METHODS["erda"]), "memory_size": 5}, "encoder": {}, "stream": {}}
-    (both,) = grouped([*found.records, record(template, "erda", 100, 0.6, settings=settings)])
+    (both,) = grouped([*found.records, fewrel_record(template, "erda", 100, 0.6, settings=settings)])
     table = published_table(both)
     assert table is not None
     assert table.rows[1][1:4] == (None, None, 1)
@@ -124,7 +108,7 @@ def test_the_default_reference_is_posterior_with_defaults_then_erda_then_the_fir
     assert experiment_section(experiment(template, {"emr": [0.4]})).reference is None
     plain = default_settings(METHODS["posterior"])
     (found,) = grouped(
-        record(
+        fewrel_record(
             template, "posterior", 100, 0.7, settings={"method": {**plain, "score": score}, "encoder": {}, "stream": {}}
         )
         for score in ("lda", plain["score"])

@@ -10,14 +10,7 @@ from toy_runs import grouped, toy_record, with_noise
 from erda.benchmark.experiments import Experiment, group_records
 from erda.benchmark.records import read_records, unpack_predictions
 from erda.benchmark.report import figures as module
-from erda.benchmark.report.figures import (
-    Figure,
-    Panel,
-    accuracy_figure,
-    paint,
-    save_figure,
-    sweep_figure,
-)
+from erda.benchmark.report.figures import Figure, Panel, accuracy_figure, paint, save_figure, sweep_figure
 from erda.benchmark.report.result_tables import mistakes_table
 from erda.errors import RecordError
 
