@@ -45,11 +45,7 @@ _BUSY = "another build is running on this folder; wait for it, or use another fo
 
 
 def build_corpus(
-    sources: Sequence[Path],
-    folder: Path,
-    *,
-    exclude: Sequence[Path] = (),
-    settings: BuildSettings | None = None,
+    sources: Sequence[Path], folder: Path, *, exclude: Sequence[Path] = (), settings: BuildSettings | None = None
 ) -> Manifest:
     """Build the corpus of `sources` in `folder`.
 

@@ -106,6 +106,8 @@ def run_training(
 
     `validation` are labelled sentences (default: FewRel's, if in the data folder). Returns the lines of a summary.
     """
+    import torch
+
     from erda.corpus.similarity import SimilarityModel
     from erda.corpus.similarity_training import REPORT_FILE, refuse_foreign, train
     from erda.data.formats.jsonl_examples import read_jsonl
@@ -132,6 +134,7 @@ def run_training(
     trained = train(folder, rows, how, out=out, among=among, limit=settings.limit, machine=machine)
     seconds = round(time.perf_counter() - start, 1)
     after = measures(trained.weights)
+    name = torch.cuda.get_device_name() if machine.device.startswith("cuda") else platform.machine()
     effective = {"temperature": how.effective_temperature, "learning_rate": how.effective_learning_rate}
     row = {
         "command": command,
@@ -140,7 +143,7 @@ def run_training(
         "limit": settings.limit,
         "held_out": settings.held_out,
         "settings": how.model_dump() | effective,
-        "machine": machine.model_dump() | {"name": _machine_name(machine.device)},
+        "machine": machine.model_dump() | {"name": f"{name}, torch {torch.__version__}"},
         "before": asdict(before),
         "after": asdict(after),
         "n_pairs": trained.n_pairs,
@@ -155,12 +158,3 @@ def run_training(
         f"{'':<44}before   after",
         *(f"{text:<44}{both[0]:6.3f}  {both[1]:6.3f}" for text, both in values.items() if None not in both),
     ]
-
-
-def _machine_name(device: str) -> str:
-    """Name of the processor or GPU, and the versions of PyTorch and transformers."""
-    import torch
-    import transformers
-
-    name = torch.cuda.get_device_name() if device.startswith("cuda") else platform.machine()
-    return f"{name}, torch {torch.__version__}, transformers {transformers.__version__}"

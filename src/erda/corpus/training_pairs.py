@@ -142,10 +142,7 @@ class PairRows:
     def digest(self) -> str:
         """Sha256 of the training data."""
         digest = hashlib.sha256()
-        labelled = () if self.relations else ("relation", "relations")  # files of pairs keep their digest
         for name, array in self._arrays().items():
-            if name in labelled:
-                continue
             digest.update(f"{name} {array.dtype} {array.shape}\n".encode())
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()

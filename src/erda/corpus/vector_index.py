@@ -115,11 +115,7 @@ class VectorIndex:
 
 
 def build_index(
-    store: CorpusStore,
-    model: SimilarityModel,
-    *,
-    embedder: Embedder | None = None,
-    batch_size: int = 64,
+    store: CorpusStore, model: SimilarityModel, *, embedder: Embedder | None = None, batch_size: int = 64
 ) -> VectorIndex:
     """Embed rows without a vector, then make the index; `choose_factory` picks its kind by the number of rows."""
     import faiss

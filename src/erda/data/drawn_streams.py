@@ -200,13 +200,7 @@ def _spaced(example: Example) -> str:
 
 
 def _draw_groups(
-    dataset: Dataset,
-    train: ByRelation,
-    *,
-    way: int,
-    first_way: int,
-    first_shots: int,
-    seed: int,
+    dataset: Dataset, train: ByRelation, *, way: int, first_way: int, first_shots: int, seed: int
 ) -> list[tuple[Relation, ...]]:
     """Draw the relations of each task; every relation occurs once."""
     relations = shuffled(sorted(dataset.relations, key=lambda relation: relation.id), seed, "order")

@@ -163,15 +163,11 @@ class LayeredModel(nn.Module):
         is_word, is_mark = at < n_words, (at >= n_words) & (at < lengths[:, None])
         reads = is_word[:, None, :] | (is_mark[:, :, None] & is_mark[:, None, :])
         mask = torch.zeros(reads.shape, dtype=states.dtype, device=ids.device).masked_fill(~reads, -1e4)[:, None]
-        bias = self._bias_at(positions) if self.mpnet else None
+        bias = None
+        if self.mpnet:
+            bucket = self.model.encoder.relative_position_bucket(positions[:, None, :] - positions[:, :, None])
+            bias = self.model.encoder.relative_attention_bias(bucket).permute(0, 3, 1, 2)
         return self._run(states, mask, bias, slice(0, self.n_layers), places)
-
-    def _bias_at(self, positions: Tensor) -> Tensor:
-        """MPNet's attention bias between positions [n, length]: [n, heads, length, length]."""
-        encoder = self.model.encoder
-        bucket = encoder.relative_position_bucket(positions[:, None, :] - positions[:, :, None], num_buckets=32)
-        bias: Tensor = encoder.relative_attention_bias(bucket).permute(0, 3, 1, 2)
-        return bias
 
     def _attend(self, layer: Any, states: Tensor, mask: Tensor | None, bias: Tensor | None) -> Tensor:
         if bias is None or layer.training or not states.is_cuda:
