@@ -20,7 +20,7 @@ _STEERING = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory")  # from CUDA, and from PyTorch's CPU allocator
 EXTRAS = {  # module -> the extra of this package that installs it
     **dict.fromkeys(("duckdb", "faiss", "mwparserfromhell"), "corpus"),
-    **dict.fromkeys(("jinja2", "markupsafe", "matplotlib", "scipy", "sklearn"), "report"),
+    **dict.fromkeys(("jinja2", "markupsafe", "matplotlib", "scipy"), "report"),
     **dict.fromkeys(("torch", "transformers", "numba", "pyarrow", "huggingface_hub", "pebble"), "train"),
     "tabulate": "train",  # also in `report`
     "optuna": "search",

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from erda.encoders.contract import unit_rows
-from erda.errors import require
 from erda.fields import Positive
 from erda.methods.base import Method
 from erda.types import Example, ScoreKind, Task
@@ -33,7 +32,6 @@ class LogisticProbe(Method):
     trains: ClassVar[bool] = False
 
     def _learn(self, task: Task, generator: Any) -> None:
-        require("sklearn")
         vectors, targets = unit_rows(self.encoder.embed(task.examples)), self._target_rows(task.examples)
         known = dict(self.rows.get("vectors", {}))
         for relation in task.relations:
