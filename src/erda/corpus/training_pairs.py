@@ -69,7 +69,7 @@ class TrainingSettings(Settings):
     temperature: Annotated[float, Field(ge=0, le=100)] = 0.0
     blank_names: Fraction = 0.7  # probability that an entity name is masked, independently for each name
     crop: Fraction = 0.0  # probability that a sentence is cropped to the words between its entities, both names masked
-    rank: Annotated[int, Field(ge=0, le=1024)] = 32  # of the low-rank adapter; 0 trains all weights
+    rank: Annotated[int, Field(ge=0, le=1024)] = 32  # of the low-rank adapter; 0: all weights but word vectors
     scale: float = 1.0
     learning_rate: Fraction = 0.0
     warmup: Fraction = 0.06  # share of the steps
