@@ -28,7 +28,7 @@ from erda.errors import DataError, SettingsError
 from erda.fields import Settings
 from erda.files import locked, read_arrays, read_json, remove_own, remove_unfinished, write_arrays, write_json
 
-N_CHUNKS = 8  # of sentences of similar length, per batch
+N_CHUNKS = {"cpu": 8, "cuda": 2}  # of sentences of similar length, per batch
 CHECKPOINTS = "checkpoints"
 RUN_FILE = "run.json"
 REPORT_FILE = "training.json"
@@ -119,7 +119,7 @@ class Learner:
 
     def backward(self, batch: Batch) -> Tensor:
         """Compute the loss of a batch and add its gradient to the trained tensors."""
-        chunks, place = self.sentences.chunks(batch.shown, N_CHUNKS)
+        chunks, place = self.sentences.chunks(batch.shown, N_CHUNKS[self.device.type])
         merged = self.weights.merged(self.encoder.layers)
         named = {f"layers.{name}": value.to(self.dtype) for name, value in merged.items()}
         vectors = torch.cat([functional_call(self.encoder, named, chunk) for chunk in chunks])
