@@ -1,7 +1,7 @@
 """Engines of a frozen encoder on a CPU: accuracy cost of int8, and speed.
 
 python benchmarks/engines.py                              both, MiniLM with the adapter that ships
-python benchmarks/engines.py accuracy --encoder mpnet     before `INT8_FITS` (encoders/onnx_encoder.py) names a model
+python benchmarks/engines.py accuracy --encoder mpnet
 python benchmarks/engines.py speed --sentences 500
 """
 
@@ -26,7 +26,6 @@ from erda.data.catalogue import open_stream
 from erda.encoders import build_encoder
 from erda.encoders.adapter import TrainedWeights
 from erda.encoders.contract import Encoder, unit_rows
-from erda.encoders.onnx_encoder import packaged_names
 from erda.encoders.weights import find_model
 from erda.errors import ErdaError, join_faults
 from erda.methods import DEFAULT_METHOD
@@ -36,16 +35,16 @@ from targets import Figure, measure
 
 N_COMPARED = 400
 N_SINGLE = 100
+ENGINES = ("torch", "onnx", "onnx-int8")
 
 
 def accuracy(options: argparse.Namespace) -> Iterator[Figure]:
     """Accuracy on FewRel 5-shot validation data after eight tasks without training, and similarity of the vectors."""
     sentences = _sentences()[:N_COMPARED]
     expected = unit_rows(_encoder("torch", options).embed(sentences))
-    engines = _engines(options)
-    reached = {engine: _accuracy(engine, options) for engine in engines}
+    reached = {engine: _accuracy(engine, options) for engine in ENGINES}
     yield Figure(f"{options.encoder}, {options.method}, all-seen on validation data: torch", reached["torch"], "%")
-    for engine in engines[1:]:
+    for engine in ENGINES[1:]:
         yield Figure(f"  {engine}", reached[engine], "%")
         yield Figure("    minus torch", reached[engine] - reached["torch"], "points", ">= -0.3")
         cosines = (unit_rows(_encoder(engine, options).embed(sentences)) * expected).sum(axis=1)
@@ -76,10 +75,10 @@ def speed(options: argparse.Namespace) -> Iterator[Figure]:
     for name, target in (("sentence-transformers", ">= 2"), ("float32", "")):
         ratio = statistics.median(one[name] / one["int8"] for one in times)
         yield Figure(f"  int8 as fast as {name}", ratio, "times", target)
-    for engine in _engines(options)[::-1]:
+    for engine in ENGINES[::-1]:
         encoder = _encoder(engine, options)
         single = [_seconds(partial(encoder.embed, [one])) for one in sentences[:N_SINGLE]]
-        target = "<= 5" if engine == "packaged" and options.encoder == "minilm" else ""
+        target = "<= 5" if engine == "onnx-int8" and options.encoder == "minilm" else ""
         yield Figure(f"one sentence, {engine} (median)", 1000 * statistics.median(single), "ms", target)
 
 
@@ -89,11 +88,6 @@ def _sentences() -> list[Example]:
     stream = open_stream("fewrel", shots=5, seed=100)
     found = [example for task in range(len(stream)) for example in stream.validation(task).examples]
     return [found[i] for i in torch.randperm(len(found), generator=torch.Generator().manual_seed(0))]
-
-
-def _engines(options: argparse.Namespace) -> tuple[str, ...]:
-    """PyTorch, ONNX Runtime in float32 and in int8: the packaged file, where the encoder has one."""
-    return "torch", "onnx", "packaged" if options.encoder in packaged_names() else "onnx-int8"
 
 
 def _encoder(engine: str, options: argparse.Namespace) -> Encoder:

@@ -3,12 +3,12 @@
 The definitions are in docs/open-text.md, the relations held out of training in folds.json. Vectors of all sentences are
 computed once per encoder (opentext_data.py); every command prints a table and keeps it in results/open/COMMAND.jsonl.
 
-python benchmarks/opentext.py embed /tmp/minilm                                       # vectors of the packaged encoder
-python benchmarks/opentext.py documents --encoder /tmp/minilm --fold redocred-A       # all pairs of 250 documents
-python benchmarks/opentext.py refusal --encoder /tmp/minilm                           # 20 of 40 relations of FewRel
-python benchmarks/opentext.py grid --encoder /tmp/minilm --fold redocred-A            # by relations and sentences
-python benchmarks/opentext.py nota --encoder /tmp/minilm                              # FewRel 2.0, none of the above
-python benchmarks/opentext.py denied --encoder /tmp/minilm                            # denials, doubts, reversals
+python benchmarks/opentext.py embed /tmp/open                                         # vectors of the encoder `open`
+python benchmarks/opentext.py documents --encoder /tmp/open --fold redocred-A         # all pairs of 250 documents
+python benchmarks/opentext.py refusal --encoder /tmp/open                             # 20 of 40 relations of FewRel
+python benchmarks/opentext.py grid --encoder /tmp/open --fold redocred-A              # by relations and sentences
+python benchmarks/opentext.py nota --encoder /tmp/open                                # FewRel 2.0, none of the above
+python benchmarks/opentext.py denied --encoder /tmp/open                              # denials, doubts, reversals
 
 Another machine can compute the vectors: `list` writes the sentences, `pack` takes their vectors.
 """
@@ -235,9 +235,8 @@ def prepare(options: argparse.Namespace) -> None:
     elif options.command == "list":
         data.write_list(options.path)
     elif options.command == "embed":
-        settings = {"adapter": options.adapter} | ({} if options.encoder else {"engine": "packaged"})
-        name, device = options.encoder or "minilm", options.device
-        encoder = build_encoder(name, device=device, trained_layers=0, **settings)
+        settings = {"adapter": options.adapter, "trained_layers": 0} if options.encoder else {}
+        encoder = build_encoder(options.encoder or "open", device=options.device, **settings)
         data.embed(options.path, encoder, fingerprint=options.fingerprint or encoder.spec.fingerprint)
     else:
         data.pack(options.path, np.load(options.vectors), encoder=options.encoder, fingerprint=options.fingerprint)
@@ -252,7 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, what in {"tag": "a spaCy model", "list": "a file", "embed": "a folder", "pack": "a folder"}.items():
         one = commands.add_parser(name, help=f"prepare; PATH is {what}")
         one.add_argument("path", type=Path)
-        one.add_argument("--encoder", default="", help="name or folder of a model (default: the packaged encoder)")
+        one.add_argument("--encoder", default="", help="name or folder of a model (default: open)")
         one.add_argument("--adapter", default="shipped", help="embed: folder of an adapter (default: %(default)s)")
         one.add_argument("--device", default="cpu")
         one.add_argument("--vectors", type=Path, help="pack: vectors of the list, .npy")

@@ -1,7 +1,7 @@
 """Start-up cost of the extractor: size of the install, seconds of a command, memory, one question.
 
 python benchmarks/startup.py                        commands, memory and one question, in this environment
-python benchmarks/startup.py --encoder mpnet        the same over the larger encoder (erda data get mpnet)
+python benchmarks/startup.py --encoder open-mpnet   the same over the larger encoder (erda data get open-mpnet)
 python benchmarks/startup.py --python OLD/bin/python    the same commands of another environment, in turn
 python benchmarks/startup.py install                builds the wheel and installs it into a fresh environment
 
@@ -78,13 +78,13 @@ def commands(options: argparse.Namespace) -> Iterator[Figure]:
                     times[name].append(_seconds(python, arguments, stores[name]))
             for name in pythons:
                 wall, processor = (statistics.median(each) for each in zip(*times[name], strict=True))
-                aim = f"<= {target}" if name == "this" and options.encoder == "minilm" else ""
+                aim = f"<= {target}" if name == "this" and options.encoder == "open" else ""
                 yield Figure(f"{name}: erda {' '.join(arguments).partition(' [[')[0]}", wall, "s", aim)
                 yield Figure("  processor time", processor, "s")
         for name, python in pythons.items():
             ran = subprocess.run([python, "-c", ASK, stores[name]], check=True, capture_output=True, text=True)
             memory, question, used = map(float, ran.stdout.split())
-            aims = ("<= 250", "<= 5") if name == "this" and options.encoder == "minilm" else ("", "")
+            aims = ("<= 250", "<= 5") if name == "this" and options.encoder == "open" else ("", "")
             yield Figure(f"{name}: memory after one answer", memory, "MB", aims[0])
             yield Figure(f"{name}: one question in process", question, "ms", aims[1])
             yield Figure("  processor time", used, "ms")
@@ -145,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print each figure beside its target."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="*", metavar="WHAT", help="commands or install (default: commands)")
-    parser.add_argument("--encoder", default="minilm", metavar="NAME", help="minilm or mpnet (default: minilm)")
+    parser.add_argument("--encoder", default="open", metavar="NAME", help="open or open-mpnet (default: open)")
     parser.add_argument("--python", metavar="PATH", help="interpreter of an environment to compare with")
     options = parser.parse_args(arguments)
     if unknown := [name for name in options.what if name not in MEASURES]:

@@ -163,7 +163,7 @@ def memory(options: argparse.Namespace) -> Iterator[Figure]:
 def fewrel(options: argparse.Namespace) -> Iterator[Figure]:
     """The 5-shot stream taught task by task through `Extractor`, and learned by the benchmark's loop."""
     cache = FrozenCache()  # encode each sentence once for both
-    encoder = build_encoder("minilm", adapter="shipped", trained_layers=0, engine="packaged", cache=cache)
+    encoder = build_encoder("open", cache=cache)
     stream = open_stream("fewrel", shots=SHOTS, seed=options.seed)
     method = find_method(options.method).from_settings(encoder, {"seed": options.seed})
     with tempfile.TemporaryDirectory() as folder:
@@ -189,7 +189,7 @@ def fewrel(options: argparse.Namespace) -> Iterator[Figure]:
 
 def refusing(options: argparse.Namespace) -> Iterator[Figure]:
     """Teach few or many relations of FewRel; ask validation questions about them and about twenty others."""
-    encoder = build_encoder("minilm", adapter="shipped", trained_layers=0, engine="packaged", cache=FrozenCache())
+    encoder = build_encoder("open", cache=FrozenCache())
     stream = open_stream("fewrel", shots=SHOTS, seed=options.seed)
     tests = [stream.validation(index) for index in range(len(stream))]
     pool: dict[str, list[Example]] = {}

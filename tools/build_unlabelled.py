@@ -4,11 +4,11 @@ Pairs are all ordered pairs of tagged entities of sentences of `corpus/wiki-larg
 stands in redoc41 or in the documents of the open-text benchmark. Nothing annotated is read: the confusions of types are
 counted over names that the tagger saw in several sentences.
 
-python tools/build_unlabelled.py --tagger FOLDER                       the packaged encoder
-python tools/build_unlabelled.py --tagger FOLDER --encoder mpnet --out FOLDER
-python tools/build_unlabelled.py --tagger FOLDER --vectors FILE.npz    vectors that `--keep FILE.npz` wrote before
 python tools/build_unlabelled.py --tagger FOLDER --tag-only FILE.json.gz    the pairs, for a machine without spaCy
-python tools/build_unlabelled.py --pairs FILE.json.gz --encoder minilm --pooled-layers 2 --background --out FOLDER
+python tools/build_unlabelled.py --pairs FILE.json.gz --encoder mpnet --adapter FOLDER --device cuda --background
+python tools/build_unlabelled.py --pairs FILE.json.gz --encoder open --keep FILE.npz    also keep the vectors
+
+`tools/build_encoder.py` calls it for the encoder `open`.
 """
 
 from __future__ import annotations
@@ -28,15 +28,23 @@ import numpy as np
 
 from erda.data.catalogue import load_dataset
 from erda.encoders import build_encoder
-from erda.encoders.contract import Encoder, Unlabelled, centres_of, save_background, save_unlabelled, unit_rows
-from erda.encoders.weights import PACKAGED
+from erda.encoders.contract import (
+    UNLABELLED,
+    Encoder,
+    Unlabelled,
+    centres_of,
+    save_background,
+    save_unlabelled,
+    unit_rows,
+)
+from erda.encoders.onnx_encoder import packaged_folder
 from erda.files import data_folder, decode_json, read_bytes, write_lines
 from erda.methods.posterior import sentences_of
 from erda.text.keys import entity_key
 from erda.text.spacy_tagger import UNUSED, Tag, token_tagger
 from erda.types import Entity, Example, Relation, Span
 
-N_PAIRS, N_SAMPLE = 30_000, 4_000
+N_PAIRS, N_SAMPLE = 12_000, 4_000
 ROWS, SHARE = 120_000, 0.03  # rows read of each part of wiki-large, and the share of them kept
 N_CENTRES = 600  # of the background
 LEAST = 0.5  # added to each count of confused types
@@ -176,23 +184,39 @@ class TaggedPairs:
         return decode_json(gzip.decompress(read_bytes(path)), cls, place=str(path))
 
     def examples(self) -> list[Example]:
-        """The pairs, with types."""
+        """The first `N_PAIRS` pairs, with types."""
         texts = [tuple(one) for one in self.sentences]
         return [
             Example(
                 texts[text], *(_entity(texts[text], Tag(a, b, self.type_names[c])) for a, b, c in (end[:3], end[3:]))
             )
-            for text, *end in self.pairs
+            for text, *end in self.pairs[:N_PAIRS]
         ]
 
 
+def write_statistics(
+    encoder: Encoder, tagged: TaggedPairs, out: Path, *, vectors: np.ndarray | None = None, background: bool = True
+) -> np.ndarray:
+    """Write `unlabelled.npz` and `background.npz` of an encoder into a folder; return the vectors of the pairs."""
+    pairs = tagged.examples()
+    vectors = unit_rows(encoder.embed(pairs) if vectors is None else vectors.astype(np.float32))
+    if len(vectors) != len(pairs):
+        raise SystemExit(f"Expected the vectors of {len(pairs)} pairs, got {len(vectors)}.")
+    smooth = np.array(tagged.smoothing)
+    made = statistics(pairs, vectors, tagged.type_names, smooth=smooth, rivals=rival_vectors(encoder))
+    save_unlabelled(out, made, encoder.spec.fingerprint)
+    if background:
+        save_background(out, centres_of(vectors, N_CENTRES), encoder.spec.fingerprint)
+    return vectors
+
+
 def _encoder(options: argparse.Namespace) -> Encoder:
-    settings: dict[str, Any] = {"adapter": options.adapter} if options.adapter else {}
-    if options.pooled_layers:
-        settings["pooled_layers"] = options.pooled_layers
-    elif (PACKAGED / options.encoder).is_dir() and not options.adapter and options.device == "cpu":
-        settings |= {"adapter": "shipped", "engine": "packaged"}
-    return build_encoder(options.encoder, device=options.device, trained_layers=0, **settings)
+    settings: dict[str, Any] = {} if options.encoder.startswith("open") else {"trained_layers": 0}
+    if options.adapter:
+        from erda.encoders.adapter import TrainedWeights
+
+        settings |= {"adapter": options.adapter, "mode": TrainedWeights.load(options.adapter).mode}
+    return build_encoder(options.encoder, device=options.device, **settings)
 
 
 def main() -> None:
@@ -202,11 +226,10 @@ def main() -> None:
     source.add_argument("--tagger", type=Path, help="folder of a spaCy pipeline (erda data get entities)")
     source.add_argument("--pairs", type=Path, help="pairs that --tag-only wrote")
     parser.add_argument("--tag-only", type=Path, metavar="FILE", help="write the pairs to this file and stop")
-    parser.add_argument("--encoder", default="minilm", help="name or folder of a model")
+    parser.add_argument("--encoder", default="open", help="name or folder of a model (default: open)")
     parser.add_argument("--adapter", default="", help="folder of an adapter (default: the shipped one)")
-    parser.add_argument("--pooled-layers", type=int, default=0, metavar="N", help="default: the adapter's own number")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--out", type=Path, help="folder of the encoder (default: that of the package)")
+    parser.add_argument("--out", type=Path, help="folder (default: that of the adapter, or of the encoder)")
     parser.add_argument("--background", action="store_true", help="also write a background of the same pairs")
     parser.add_argument("--keep", type=Path, help="also write the vectors of all pairs to this file")
     parser.add_argument("--vectors", type=Path, help="read the vectors of all pairs from this file")
@@ -215,23 +238,12 @@ def main() -> None:
     if options.tag_only:
         write_lines(options.tag_only, [json.dumps(asdict(tagged))])
         return
-    pairs, encoder = tagged.examples(), _encoder(options)
-    if options.vectors:
-        vectors = unit_rows(np.load(options.vectors)["vectors"].astype(np.float32))
-        if len(vectors) != len(pairs):
-            raise SystemExit(f"{options.vectors} has {len(vectors)} vectors, not those of {len(pairs)} pairs.")
-    else:
-        vectors = unit_rows(encoder.embed(pairs))
+    out = options.out or Path(options.adapter or packaged_folder(options.encoder))
+    given = np.load(options.vectors)["vectors"] if options.vectors else None
+    made = write_statistics(_encoder(options), tagged, out, vectors=given, background=options.background)
     if options.keep:
-        np.savez(options.keep, vectors=vectors.astype(np.float16))
-    smooth = np.array(tagged.smoothing)
-    made = statistics(pairs, vectors, tagged.type_names, smooth=smooth, rivals=rival_vectors(encoder))
-    out = options.out or PACKAGED / options.encoder
-    path = save_unlabelled(out, made, encoder.spec.fingerprint)
-    if options.background:
-        save_background(out, centres_of(vectors, N_CENTRES), encoder.spec.fingerprint)
-    content = path.read_bytes()
-    print(f"{path.name} {len(content) / 1e6:.1f} MB  sha256 {hashlib.sha256(content).hexdigest()}")
+        np.savez(options.keep, vectors=made.astype(np.float16))
+    print(f"{UNLABELLED} sha256 {hashlib.sha256((out / UNLABELLED).read_bytes()).hexdigest()}")
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("file", type=Path, metavar="FILE")
     parser.add_argument("--relations", type=int, default=80, metavar="N", help="relations to draw (default: 80)")
     options = parser.parse_args()
-    encoder = Cached(build_encoder("minilm", engine="packaged", trained_layers=0))
+    encoder = Cached(build_encoder("open"))
     generator = np.random.default_rng(0)
     examples = sorted(read_examples(options.file).examples, key=lambda one: str(one.relation))
     groups = [list(own) for _, own in groupby(examples, key=lambda one: one.relation)]

@@ -12,7 +12,7 @@ from erda.encoders.contract import BackgroundFile, save_background
 from erda.errors import DataError, ErdaError, ModelError, SettingsError
 from erda.methods import METHODS
 from erda.text.marks import example_from_marks
-from erda.types import Task
+from erda.types import EncoderSpec, Task
 from toy_world import toy_encoder, toy_example, toy_questions, toy_task
 
 
@@ -168,6 +168,23 @@ def test_another_method_or_encoder_is_taught_everything_when_asked(tmp_path: Pat
     other.rollback(2)
     with pytest.raises(ErdaError):
         other.predict(QUESTIONS)
+
+
+def test_a_store_of_the_former_default_encoder_is_taught_again_when_asked(tmp_path: Path) -> None:
+    """Its int8 file of MiniLM no longer exists."""
+    former = Words()
+    former.spec = EncoderSpec("minilm", {"engine": "packaged", "trained_layers": 0, "adapter": "shipped"}, "f" * 64)
+    taught(tmp_path, encoder=former)
+    store = Extractor.open(tmp_path)
+    assert len(store.relations) == 3
+    for asked in (lambda: store.predict(QUESTIONS), lambda: store.teach("led by", QUESTIONS[:1])):
+        with pytest.raises(ModelError, match=r"other weights of encoder 'minilm'.*erda teach --relearn"):
+            asked()
+    with pytest.raises(ModelError, match=r"over encoder 'minilm' \(engine packaged\), not .* over 'open'.*--relearn"):
+        Extractor.open(tmp_path, encoder="open")
+    moved = Extractor.open(tmp_path, relearn=True)
+    assert moved.version.method.encoder.spec.name == "open"
+    assert moved.predict(QUESTIONS[0]).ranked[0].relation == "founded by"
 
 
 def test_a_background_made_later_changes_answers_only_when_it_is_asked_for(tmp_path: Path) -> None:

@@ -38,10 +38,10 @@ def test_a_damaged_file_raises_a_one_line_error(tmp_path: Path, content: object)
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("name", "dim"), [("minilm", 768), ("mpnet", 1536), ("packaged", 768)])
+@pytest.mark.parametrize(("name", "dim"), [("minilm", 768), ("mpnet", 1536), ("open", 768)])
 def test_shipped_weights_have_a_background(name: str, dim: int) -> None:
-    if name == "packaged":
-        folder, fingerprint = PACKAGED / "minilm", read_about(PACKAGED / "minilm").fingerprint
+    if name == "open":
+        folder, fingerprint = PACKAGED / "open", read_about(PACKAGED / "open").fingerprint
     else:
         folder, fingerprint = (
             adapter_folder("shipped", base=name),

@@ -72,7 +72,7 @@ def test_every_extractor_command_runs_without_the_extras(tmp_path: Path) -> None
 
 
 def test_the_benchmark_runs_posterior_over_the_packaged_encoder_without_the_extras(tmp_path: Path) -> None:
-    encoder = ("--encoder", "minilm", "--set", "encoder.engine=packaged", "--set", "encoder.trained_layers=0")
+    encoder = ("--encoder", "open")
     small = ("--dataset", "atlas", "--seeds", "100")
     small += ("--set", "n_tasks=2", "--set", "first_shots=5", "--set", "test_per_relation=2")
     run(tmp_path, "run", "--method", "posterior", *encoder, *small, "--out", "runs")

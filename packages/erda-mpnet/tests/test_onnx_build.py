@@ -1,10 +1,9 @@
-"""Graphs built from weights against PyTorch, and `erda data get mpnet`."""
+"""Graphs built from weights against PyTorch, and `erda data get open-mpnet`."""
 
 import copy
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,32 +121,29 @@ def test_the_similarity_model_in_int8(bert: ModelFolder) -> None:
 def test_a_built_encoder_averages_layers_and_has_statistics(
     bert: ModelFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`erda data get mpnet`: files of an earlier version are built again, current ones stay."""
+    """`erda data get open-mpnet`: files of an earlier version are built again, current ones stay."""
     settings = TransformerSettings(mode="markers")
     fresh = TrainedWeights.fresh(TransformerEncoder(bert, settings).layers, base=origin(bert), max_pieces=128, rank=1)
-    monkeypatch.setattr(onnx_build, "packaged_weights", lambda name: replace(fresh, pooled_layers=2))
+    pooled, own, built, said = replace(fresh, pooled_layers=2), tmp_path / "own", tmp_path / "built", list[str]()
+    pooled.save(own)
+    monkeypatch.setattr(onnx_build, "OPEN", own)
     monkeypatch.setattr(onnx_build, "find_model", lambda name: bert)
-    monkeypatch.setattr(onnx_build, "adapter_folder", lambda name, base: tmp_path / "adapter")
-    built, said = tmp_path / "built", list[str]()
     monkeypatch.setattr(onnx_build, "packaged_folder", lambda name: built)
-    with pytest.raises(ModelError, match="no statistics of encoder 'mpnet'; install the adapter of this version"):
-        onnx_build.get_packaged("mpnet", say=said.append)
-    shipped, made_with = PACKAGED / "minilm", read_about(PACKAGED / "minilm").fingerprint
+    with pytest.raises(ModelError, match="no statistics of encoder 'open-mpnet'; reinstall erda-mpnet"):
+        onnx_build.get_packaged("open-mpnet", say=said.append)
+    shipped, made_with = PACKAGED / "open", read_about(PACKAGED / "open").fingerprint
     source, background = UnlabelledFile(shipped, made_with).read(), BackgroundFile(shipped, made_with).read()
     assert source is not None
     assert background is not None
-    statistics, pooled = tmp_path / "adapter" / onnx_build.STATISTICS, replace(fresh, pooled_layers=2)
-    save_unlabelled(statistics, source, pooled.fingerprint)
-    save_background(statistics, background, pooled.fingerprint)
-    make = partial(
-        onnx_build.pack_encoder, bert, TransformerSettings(adapter="shipped", engine="packaged", trained_layers=0)
-    )
-    make(weights=fresh).write(built)  # one layer, as earlier
+    save_unlabelled(own, source, pooled.fingerprint)
+    save_background(own, background, pooled.fingerprint)
+    earlier = onnx_build.pack_weights(fresh)
+    earlier.write(built)  # one layer
     for n_built in (1, 1):
-        onnx_build.get_packaged("mpnet", say=said.append)
+        onnx_build.get_packaged("open-mpnet", say=said.append)
         assert sum("Building" in one for one in said) == n_built + 1
     about = read_about(built)
-    assert about.fingerprint == make(weights=pooled).about.fingerprint != make(weights=fresh).about.fingerprint
+    assert about.fingerprint == onnx_build.pack_weights(pooled).about.fingerprint != earlier.about.fingerprint
     copied = UnlabelledFile(built, about.fingerprint).read()
     assert copied is not None
     assert np.array_equal(source.vectors, copied.vectors)

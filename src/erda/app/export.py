@@ -92,7 +92,8 @@ def _packed(method: Method, engine: str | None) -> PackedEncoder:
     if engine not in ("onnx", "onnx-int8"):
         raise SettingsError(f"engine: expected onnx or onnx-int8, got '{engine}'.")
     if "adapter" not in spec.settings:
-        raise ModelError(f"Encoder '{spec.name}' cannot be exported; only transformers can.")
+        remedy = f"use {encoder.engine}" if isinstance(encoder, OnnxEncoder) else "only transformers can be exported"
+        raise ModelError(f"Encoder '{spec.name}' cannot be exported with engine {engine}; {remedy}.")
     require("torch", "transformers", "onnx")
     from erda.encoders.adapter import TrainedWeights
     from erda.encoders.weights import find_model, graph_builder, origin

@@ -24,7 +24,7 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # else ONNX Runtime reports
 import onnxruntime
 
 from erda.app.calibration import Calibration, Scored, marked_confidences
-from erda.encoders.tokens import MarkedTokenizer, Pieces
+from erda.encoders.tokens import MarkedTokenizer, Pieces, graph_inputs
 from erda.errors import ErdaError
 from erda.methods.expected import Fitted
 from erda.methods.open_head import OpenHead, Pairs
@@ -98,9 +98,8 @@ class Predictor:
         return np.stack(rows) if rows else np.zeros((0, self.about["dim"]), dtype=np.float32)
 
     def _vector(self, pieces: Pieces) -> np.ndarray:
-        inputs = {"ids": pieces.ids, "marks": np.array(pieces.places)}
-        found: np.ndarray = self.session.run(None, inputs)[0]
-        return found
+        found: np.ndarray = self.session.run(None, graph_inputs([pieces], self.about["mode"]))[0]
+        return found.reshape(-1)
 
 
 def _unit_rows(vectors: np.ndarray) -> np.ndarray:

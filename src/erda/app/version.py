@@ -52,7 +52,7 @@ from erda.types import Entity, Example, Judged, Relation, Span
 if TYPE_CHECKING:
     from erda.app.store import DerivedArrays
 
-ENGLISH_ENCODERS = ("minilm", "mpnet")
+ENGLISH_ENCODERS = ("open", "open-mpnet", "minilm", "mpnet")
 NOTHING_TAUGHT = "No relation is known: teach one first."
 TOP = 5  # ranked relations per answer
 AT_ONCE = 1024  # questions between two calls of `progress`

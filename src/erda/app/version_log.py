@@ -23,14 +23,14 @@ from erda.app.store import DerivedArrays, Store
 from erda.app.version import NOTHING_TAUGHT, Version, forked
 from erda.encoders import BY_MODE, build_encoder, encoder_settings
 from erda.encoders.contract import Encoder
-from erda.encoders.onnx_encoder import packaged_names
 from erda.errors import DataError, ErdaError, ModelError
 from erda.files import remove_left_lock
 from erda.methods import DEFAULT_METHOD, find_method
 from erda.methods.base import Checkpoint, Method
 from erda.types import EncoderSpec, Task
 
-DEFAULT_ENCODER = "minilm"
+DEFAULT_ENCODER, TRAINED_ENCODER = "open", "minilm"  # of methods that train it
+RETIRED = "packaged"  # engine of an int8 file of `minilm` or `mpnet` that no longer exists
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +71,17 @@ class Builder:
         kind = find_method(name)
         encoder = asked.encoder
         if not isinstance(encoder, Encoder):
-            model = str(encoder or stored.encoder.name or DEFAULT_ENCODER)
-            is_stored = model == stored.encoder.name
+            before = "" if _is_retired(stored.encoder) else stored.encoder.name
+            model = str(encoder or before or (TRAINED_ENCODER if kind.trains else DEFAULT_ENCODER))
+            is_stored = model == before
             own = dict[str, Any](stored.encoder.settings if is_stored else {})
             as_before = is_stored and "engine" in own and find_method(stored.method).trains == kind.trains
             if not as_before and "trained_layers" in encoder_settings(model).model_fields:  # a transformer
-                frozen = "packaged" if model in packaged_names() else "torch"
-                own |= {"trained_layers": BY_MODE if kind.trains else 0, "engine": "torch" if kind.trains else frozen}
+                own |= {"trained_layers": BY_MODE if kind.trains else 0, "engine": "torch"}
             encoder = build_encoder(model, device=asked.device, **{**own, **asked.encoder_settings})
         self._encoders[_key(encoder.spec)] = encoder
-        before = stored.settings if stored.method == name else {}
-        method = kind.from_settings(encoder, {**before, **asked.method_settings})
+        kept = stored.settings if stored.method == name else {}
+        method = kind.from_settings(encoder, {**kept, **asked.method_settings})
         return Setup(name, method.settings(), encoder.spec)
 
     def blank(self, setup: Setup) -> Method:
@@ -92,15 +92,20 @@ class Builder:
     def _encoder(self, spec: EncoderSpec) -> Encoder:
         key = _key(spec)
         if key not in self._encoders:
-            built = build_encoder(spec.name, device=self.asked.device, **dict[str, Any](spec.settings))
-            if built.spec.fingerprint != spec.fingerprint:
+            given = dict[str, Any](spec.settings)
+            built = None if _is_retired(spec) else build_encoder(spec.name, device=self.asked.device, **given)
+            if built is None or built.spec.fingerprint != spec.fingerprint:
+                found = f"not {built.spec.fingerprint[:8]}" if built else "which this version of erda does not have"
                 raise ModelError(
                     f"The extractor was taught over other weights of encoder '{spec.name}' ({spec.fingerprint[:8]}, "
-                    f"not {built.spec.fingerprint[:8]}). Open it with relearn=True (erda teach --relearn) to teach all "
-                    "its examples again."
+                    f"{found}). Open it with relearn=True (erda teach --relearn) to teach all its examples again."
                 )
             self._encoders[key] = built
         return self._encoders[key]
+
+
+def _is_retired(spec: EncoderSpec) -> bool:
+    return spec.settings.get("engine") == RETIRED
 
 
 def _key(spec: EncoderSpec) -> str:

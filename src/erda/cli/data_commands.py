@@ -129,7 +129,7 @@ def list_datasets() -> None:
     here = "here" if entity_model.model_folder() else "to fetch"
     rows.append((entity_model.NAME, here, "MIT", entity_model.ABOUT))
     here = "here" if (packaged_folder(BUILT) / ABOUT).is_file() else "to build"
-    rows.append((BUILT, here, "Apache-2.0", "the larger encoder for --encoder mpnet (needs the extra train, once)"))
+    rows.append((BUILT, here, "Apache-2.0", f"the larger encoder for --encoder {BUILT} (needs the extra train, once)"))
     print_columns("<<<<", rows)
     print_line()
     print_line(f"Data folder: {folder}" + ("" if folder.is_dir() else " (does not exist yet)"))

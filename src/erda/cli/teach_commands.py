@@ -85,7 +85,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     meaning = "meaning of the relation, or a pattern such as '[[X]] was founded by {{Y}}.' (may be repeated)"
     teach.add_argument("--description", metavar="TEXT", action="append", default=[], help=meaning)
     teach.add_argument("--method", metavar="NAME", help="learning method (default: the store's, else posterior)")
-    teach.add_argument("--encoder", metavar="NAME", help="text encoder (default: the store's, else minilm)")
+    teach.add_argument("--encoder", metavar="NAME", help="text encoder (default: the store's, else open)")
     teach.add_argument("--relearn", action="store_true", help="first teach all known examples to --method or --encoder")
     add_store(teach)
 

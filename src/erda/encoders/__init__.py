@@ -49,10 +49,10 @@ class TransformerSettings(Settings):
     sentence: they share the positions of their entities, and no word reads them, so one pass reads many pairs.
     `trained_layers` counts from the top: -1 is all layers and the embeddings, -2 the default of the mode.
     `max_pieces` 0 is the limit of the model, `learning_rate` 0 the default of the mode.
-    `engine` is `torch`, or an ONNX Runtime engine for a frozen model in mode `markers` on a CPU: `packaged` (the int8
-    file that ships with erda), `onnx` (float32, built from the weights) or `onnx-int8` (built from the weights).
+    `engine` is `torch`, or ONNX Runtime for a frozen model on a CPU, built from the weights: `onnx` (float32) or
+    `onnx-int8`.
     `adapter` is `shipped` (for `minilm` and `mpnet`), a folder written by `erda corpus train`, or empty for the
-    pretrained weights alone. Adapters are trained in mode `markers`, with a limit on word pieces.
+    pretrained weights alone. It is trained in one mode, `markers` if shipped, with a limit on word pieces.
     `pooled_layers` is the number of last layers whose states at the marks are averaged; 0 is the adapter's own number.
     """
 
@@ -65,7 +65,7 @@ class TransformerSettings(Settings):
     learning_rate: Weight = 0.0
     adapter: str = ""
     pooled_layers: Annotated[int, Field(ge=0, le=1000)] = 0
-    engine: Literal["torch", "packaged", "onnx", "onnx-int8"] = "torch"
+    engine: Literal["torch", "onnx", "onnx-int8"] = "torch"
 
     @model_validator(mode="after")
     def _reject_adapter_in_mode_paper(self) -> TransformerSettings:
@@ -85,6 +85,10 @@ class AdaptedSettings(TransformerSettings):
     @classmethod
     def _default_adapter(cls, given: Any) -> Any:
         return {"adapter": "", **given} if isinstance(given, dict) and given.get("mode") == "paper" else given
+
+
+class PackagedSettings(Settings):
+    """An encoder in one file has no settings: it is frozen, in int8, and runs on a CPU."""
 
 
 def device_kind(device: str) -> str:
@@ -123,6 +127,10 @@ ENCODERS: Registry[EncoderEntry] = Registry(
         "bilstm": EncoderEntry(
             BiLstmSettings, "BiLSTM over frozen GloVe 6B 50-d, as in the paper", is_pretrained=False
         ),
+        "open": EncoderEntry(
+            PackagedSettings, "MiniLM-L6 (22M) trained on labelled relations, in int8: for extractors"
+        ),
+        "open-mpnet": EncoderEntry(PackagedSettings, "MPNet-base (110M) trained likewise: erda data get open-mpnet"),
         "minilm": EncoderEntry(AdaptedSettings, "MiniLM-L6 (22M) with the adapter of this project"),
         "mpnet": EncoderEntry(AdaptedSettings, "MPNet-base (110M) with the adapter of erda-mpnet"),
     },
@@ -137,7 +145,7 @@ def encoder_settings(name: str) -> type[Settings]:
 def build_encoder(
     name: str, *, seed: int = 0, device: str = "cpu", cache: FrozenCache | None = None, **settings: object
 ) -> Encoder:
-    """Build an encoder by name: `bilstm`, `minilm`, `mpnet`, a model folder or a model on the Hugging Face hub.
+    """Build an encoder by name: one of `ENCODERS`, a model folder or a model on the Hugging Face hub.
 
     `settings` are the fields of `encoder_settings(name)`; all invalid values are reported at once. `cache` caches the
     output of frozen layers; share one cache among all encoders of an experiment.
@@ -151,11 +159,11 @@ def build_encoder(
         from erda.encoders.bilstm import BiLstmEncoder
 
         return BiLstmEncoder.build(checked, seed=seed, device=device)
-    assert isinstance(checked, TransformerSettings)
-    if checked.engine == "packaged":
+    if isinstance(checked, PackagedSettings):
         from erda.encoders.onnx_encoder import open_packaged
 
-        return open_packaged(name, checked, cache=cache)
+        return open_packaged(name, cache=cache)
+    assert isinstance(checked, TransformerSettings)
     from erda.encoders.adapter import TrainedWeights
     from erda.encoders.contract import BackgroundFile
     from erda.encoders.transformer import TransformerEncoder
@@ -164,6 +172,8 @@ def build_encoder(
     folder = find_model(name)
     base = origin(folder).name
     weights = TrainedWeights.load(checked.adapter, base=base) if checked.adapter else None
+    if weights is not None and weights.mode != checked.mode:
+        raise SettingsError(f"mode: the adapter was trained in mode '{weights.mode}', not '{checked.mode}'.")
     if weights is not None and checked.pooled_layers:
         weights = replace(weights, pooled_layers=checked.pooled_layers)
     encoder: Encoder

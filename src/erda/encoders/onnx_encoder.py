@@ -1,7 +1,7 @@
 """A frozen transformer on ONNX Runtime: sentences to vectors on a CPU, without PyTorch.
 
-An encoder is three files (`PackedEncoder`): graph, tokenizer and `encoder.json`. With engine `packaged`, the files of
-MiniLM ship with erda, and `erda data get mpnet` builds those of MPNet once, into the cache folder. For other weights,
+An encoder is three files (`PackedEncoder`): graph, tokenizer and `encoder.json`. Those of `open` ship with erda, and
+`erda data get open-mpnet` builds those of `open-mpnet` once, into the cache folder. For other weights,
 `erda_mpnet.onnx_build` (packages/erda-mpnet) builds them. An export holds the same three files.
 """
 
@@ -21,25 +21,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from erda.encoders import Mode, TransformerSettings
+from erda.encoders import Mode
 from erda.encoders.contract import BackgroundFile, Encoder, UnlabelledFile, embedded_one, shares
-from erda.encoders.tokens import MARKS, MarkedTokenizer, Pieces
-from erda.encoders.weights import MODELS, PACKAGED
-from erda.errors import ModelError, SettingsError
+from erda.encoders.tokens import MARKS, MarkedTokenizer, Pieces, graph_inputs
+from erda.encoders.weights import PACKAGED
+from erda.errors import ModelError
 from erda.files import cache_folder, read_bytes, read_json, write_bytes, write_json
 from erda.types import EncoderSpec, Example
 
 if TYPE_CHECKING:
     from erda.encoders.frozen import FrozenCache
 
-VERSION = 4  # format of the graph and the files beside it
+VERSION = 5  # format of the graph and the files beside it
 GRAPH, TOKENIZER, ABOUT = "model.onnx", "tokenizer.json", "encoder.json"
-BUILT = "mpnet"  # too large to ship: `erda data get mpnet` builds its files
+BUILT = "open-mpnet"  # too large to ship: `erda data get open-mpnet` builds its files
 GET = f"erda data get {BUILT}"
 BATCH_SIZE = 256  # sentences per step of the progress bar
 MOST_PAIRS = 32  # of a sentence in one run
 BAR_AFTER = 3.0  # seconds of embedding before a progress bar appears
-FIXED = ("mode", "trained_layers", "projection", "precision", "max_pieces", "adapter", "pooled_layers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +52,17 @@ class AboutEncoder:
     max_pieces: int
     vocab_size: int  # ids from here on are the four marks
     special: dict[str, int]  # ids of the special tokens: cls, sep, unk, pad, mask
+    mode: Mode
+    pooled_layers: int  # last layers whose states are averaged
+    trained_on: tuple[str, ...]  # Wikidata ids of the relations that the training read labels of
     sha256: dict[str, str]  # of each file
     crc32: dict[str, int]  # of each file, fast to verify
-    made_from: str = ""  # weights and settings of a graph in the cache
-    mode: Mode = "markers"
-    trained_on: tuple[str, ...] = ()  # Wikidata ids of the relations that the training read labels of
+    made_from: str = ""  # fingerprint of the weights
 
     @property
     def fingerprint(self) -> str:
         """Sha256 of everything that determines a vector."""
         fields = {name: value for name, value in asdict(self).items() if name not in ("crc32", "made_from")}
-        for name in ("mode", "trained_on") if self.mode == "markers" else ():  # as before there were other modes
-            del fields[name]
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
 
@@ -106,7 +104,7 @@ def crc32_of(files: dict[str, bytes]) -> dict[str, int]:
 
 
 class OnnxEncoder(Encoder):
-    """A frozen transformer in mode `markers`. The first sentence loads graph and tokenizer.
+    """A frozen transformer. The first sentence loads graph and tokenizer.
 
     Sentences run one at a time, so a vector does not depend on its batch. In mode `levitated`, the pairs of a sentence
     share a run. `cache` is for experiments that embed the same sentences many times.
@@ -121,6 +119,7 @@ class OnnxEncoder(Encoder):
         cache: FrozenCache | None = None,
     ) -> None:
         self.about, self.spec, self.dim, self.engine = about, spec, about.dim, about.engine
+        self.pooled_layers = about.pooled_layers
         self.cache, self._load, self._lock = cache, load, Lock()
 
     def __deepcopy__(self, memo: dict[int, object]) -> OnnxEncoder:
@@ -199,52 +198,26 @@ class OnnxEncoder(Encoder):
 
     def _run(self, batch: Sequence[Pieces]) -> np.ndarray:
         """Vectors of the pairs of one sentence: [n, dim]."""
-        inputs = {"ids": batch[0].ids, "marks": np.array(batch[0].places)}
-        if self.about.mode == "levitated":
-            n_words, n_marks = len(batch[0].ids) - len(MARKS), len(batch) * len(MARKS)
-            spans = np.array([pieces.places[2:] for pieces in batch], np.int64).ravel()
-            inputs = {
-                "ids": np.concatenate([batch[0].ids, np.tile(batch[0].ids[n_words:], len(batch) - 1)]),
-                "marks": n_words + np.arange(0, n_marks, 2),
-                "positions": np.concatenate([np.arange(n_words), spans]),
-                "owners": np.repeat(np.arange(1 + len(batch)), [n_words, *[len(MARKS)] * len(batch)]),
-            }
-        found: np.ndarray = self._loaded[1].run(None, inputs)[0]
+        found: np.ndarray = self._loaded[1].run(None, graph_inputs(batch, self.about.mode))[0]
         return found.reshape(len(batch), self.dim)
 
 
-def open_packaged(name: str, settings: TransformerSettings, *, cache: FrozenCache | None = None) -> OnnxEncoder:
+def open_packaged(name: str, *, cache: FrozenCache | None = None) -> OnnxEncoder:
     """Open an encoder that ships with erda, or that `erda data get` has built."""
     folder = packaged_folder(name)
-    if not (folder / ABOUT).is_file():
-        if name == BUILT:
-            raise ModelError(f"The files of encoder '{BUILT}' are not on this machine. Build them once: {GET}")
-        known = ", ".join(sorted(packaged_names()))
-        raise SettingsError(f"engine 'packaged': expected encoder {known}, got '{name}'; use engine 'onnx'.")
-    default = TransformerSettings(adapter="shipped", engine="packaged", trained_layers=0)
-    if changed := [name for name in FIXED if getattr(settings, name) != getattr(default, name)]:
-        raise SettingsError(f"engine 'packaged' cannot change {', '.join(changed)}; use engine 'onnx' or 'torch'.")
+    if name == BUILT and not (folder / ABOUT).is_file():
+        raise ModelError(f"The files of encoder '{BUILT}' are not on this machine. Build them once: {GET}")
     about = read_about(folder)
-    encoder = OnnxEncoder(
-        about,
-        lambda: PackedEncoder.read(folder),
-        EncoderSpec(name, settings.model_dump(), about.fingerprint),
-        cache=cache,
-    )
+    spec = EncoderSpec(name, {}, about.fingerprint)
+    encoder = OnnxEncoder(about, lambda: PackedEncoder.read(folder), spec, cache=cache)
     remedy = f"Build it: {GET}" if name == BUILT else "Reinstall erda."
-    encoder.pooled_layers = MODELS[name].pooled_layers if name in MODELS else 1
     encoder.background_file = BackgroundFile(folder, about.fingerprint, remedy)
     encoder.unlabelled_file = UnlabelledFile(folder, about.fingerprint, remedy)
     return encoder
 
 
-def packaged_names() -> set[str]:
-    """Names of the encoders that ship with erda, and of those that `erda data get` builds."""
-    return {BUILT, *(path.parent.name for path in PACKAGED.glob(f"*/{ABOUT}"))}
-
-
 def packaged_folder(name: str) -> Path:
-    """The folder of a packaged encoder; that of MPNet is in the cache folder."""
+    """The folder of a packaged encoder; that of `open-mpnet` is in the cache folder."""
     return cache_folder() / "encoders" / name if name == BUILT else PACKAGED / name
 
 

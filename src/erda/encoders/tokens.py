@@ -49,6 +49,20 @@ class Pieces:
         return len(self.ids)
 
 
+def graph_inputs(batch: Sequence[Pieces], mode: Mode) -> dict[str, np.ndarray]:
+    """Inputs of the graph of an encoder: one sentence, in mode `levitated` with the marks of all its pairs."""
+    ids, places = batch[0].ids, [pieces.places for pieces in batch]
+    if mode != "levitated":
+        return {"ids": ids, "marks": np.array(places[0])}
+    n_words, n_marks = len(ids) - len(MARKS), len(batch) * len(MARKS)
+    return {
+        "ids": np.concatenate([ids, np.tile(ids[n_words:], len(batch) - 1)]),
+        "marks": n_words + np.arange(0, n_marks, 2),
+        "positions": np.concatenate([np.arange(n_words), np.array(places, np.int64)[:, 2:].ravel()]),
+        "owners": np.repeat(np.arange(1 + len(batch)), [n_words, *[len(MARKS)] * len(batch)]),
+    }
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
     """Marked sentences in eleven segments: [CLS] before [ first ] between [ second ] after [SEP].

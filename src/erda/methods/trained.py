@@ -122,6 +122,6 @@ def refuse_frozen(method: Any) -> None:
     """Reject an encoder that cannot be trained."""
     if not isinstance(method.encoder, TrainableEncoder):
         raise SettingsError(
-            f"method '{method.name}' trains its encoder, but encoder '{method.encoder.spec.name}' with engine "
-            f"'{method.encoder.spec.settings.get('engine', '')}' is frozen; use engine 'torch'."
+            f"method '{method.name}' trains its encoder, but encoder '{method.encoder.spec.name}' is frozen; use "
+            "minilm or another encoder with engine 'torch'."
         )

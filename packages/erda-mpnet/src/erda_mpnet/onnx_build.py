@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +41,13 @@ from erda.encoders.onnx_encoder import (
     packaged_folder,
 )
 from erda.encoders.transformer import LEARNING_RATES, TransformerEncoder
-from erda.encoders.weights import MODELS, SHIPPED, ModelFolder, adapter_folder, find_model
+from erda.encoders.weights import ModelFolder, find_model
 from erda.errors import ErdaError, ModelError, SettingsError
 from erda.files import locked
 from erda.types import EncoderSpec
 
 BUILD_SECONDS = 300  # timeout for another process that builds the same encoder
-STATISTICS = "packaged"  # subfolder of a companion's adapter: background and unlabelled pairs over the pooled layers
+OPEN = Path(__file__).with_name("open")  # weights of `open-mpnet`, and statistics of their vectors
 OPSET, IR_VERSION = 20, 9  # of 2023: ONNX Runtime 1.18 and later read them
 RUNTIME = "com.microsoft"  # the domain of ONNX Runtime's own operators
 LARGEST = 63  # largest int8 weight: 255 x 63 x 2 fits into 16 bits
@@ -71,9 +70,7 @@ def open_onnx(
     filled = {"learning_rate": settings.learning_rate or LEARNING_RATES["markers"]}
     fingerprint = weights.fingerprint if weights else folder.fingerprint
     spec = EncoderSpec(folder.name, settings.model_dump() | filled, fingerprint)
-    encoder = OnnxEncoder(packed.about, lambda: packed, spec, cache=cache)
-    encoder.pooled_layers = weights.pooled_layers if weights else 1
-    return encoder
+    return OnnxEncoder(packed.about, lambda: packed, spec, cache=cache)
 
 
 def pack_encoder(
@@ -101,6 +98,7 @@ def pack_encoder(
         vocab_size=tokenizer.vocab_size,
         special=tokenizer.special,
         mode=settings.mode,
+        pooled_layers=weights.pooled_layers if weights else 1,
         trained_on=weights.trained_on if weights else (),
         sha256={name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
         crc32=crc32_of(files),
@@ -109,41 +107,30 @@ def pack_encoder(
     return PackedEncoder(about, files[GRAPH], files[TOKENIZER])
 
 
-def build_packaged(name: str, out: Path, *, statistics: Path | None = None) -> PackedEncoder:
-    """Write the files of engine `packaged` for a model with a shipped adapter, its background and statistics.
-
-    `statistics` is a folder of `tools/build_unlabelled.py --background` (default: the files of the shipped adapter).
-    """
-    weights = packaged_weights(name)
-    settings = TransformerSettings(adapter=SHIPPED, engine="packaged", trained_layers=0)
-    packed = pack_encoder(find_model(name), settings, weights=weights, made_from=weights.fingerprint)
-    source, fingerprint = statistics or adapter_folder(SHIPPED, base=name) / STATISTICS, packed.about.fingerprint
-    centres = BackgroundFile(source, weights.fingerprint).read()
-    pairs = UnlabelledFile(source, weights.fingerprint).read()
-    if centres is None or pairs is None:
-        raise ModelError(f"{source}: no statistics of encoder '{name}'; install the adapter of this version of erda.")
-    save_background(out, centres, fingerprint)
-    save_unlabelled(out, pairs, fingerprint)
-    packed.write(out)
-    return packed
-
-
-def packaged_weights(name: str) -> TrainedWeights:
-    """The shipped adapter as engine `packaged` uses it."""
-    return replace(TrainedWeights.load(SHIPPED, base=name), pooled_layers=MODELS[name].pooled_layers)
+def pack_weights(weights: TrainedWeights) -> PackedEncoder:
+    """Build the int8 files of an encoder from the weights of `erda corpus train`."""
+    settings = TransformerSettings(mode=weights.mode, trained_layers=0, engine="onnx-int8")
+    return pack_encoder(find_model(weights.base.name), settings, weights=weights, made_from=weights.fingerprint)
 
 
 def get_packaged(name: str, *, say: Callable[[str], None]) -> Path:
-    """Build the files of engine `packaged` in the cache folder unless they are there; return their folder."""
-    folder = packaged_folder(name)
+    """Build the files of `open-mpnet` in the cache folder unless they are there; return their folder."""
+    folder, weights = packaged_folder(name), TrainedWeights.load(OPEN)
     with locked(folder, busy=f"another process builds encoder '{name}'", error=ModelError, wait=BUILD_SECONDS):
         try:
             found = PackedEncoder.read(folder).about.made_from
         except ErdaError:  # missing, damaged, or of another version of erda
             found = ""
-        if found != packaged_weights(name).fingerprint:
+        if found != weights.fingerprint:
             say(f"Building the files of encoder '{name}' in {folder}. This takes a minute, once.")
-            build_packaged(name, folder)
+            centres = BackgroundFile(OPEN, weights.fingerprint).read()
+            pairs = UnlabelledFile(OPEN, weights.fingerprint).read()
+            if centres is None or pairs is None:
+                raise ModelError(f"{OPEN}: no statistics of encoder '{name}'; reinstall erda-mpnet.")
+            packed = pack_weights(weights)
+            save_background(folder, centres, packed.about.fingerprint)
+            save_unlabelled(folder, pairs, packed.about.fingerprint)
+            packed.write(folder)
     say(f"{name}: complete ({folder}).")
     return folder
 
