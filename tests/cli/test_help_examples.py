@@ -11,13 +11,13 @@ from toy_extractor import BORN, FOUNDED, QUESTIONS
 
 from erda.answers import Suggestion
 from erda.app.extractor import Extractor
-from erda.cli import predict_commands, review_commands, teach_commands, version_commands
+from erda.cli.checking import help_texts
 from erda.text.marks import example_from_marks
 
 
-def commands_of(help_text: str) -> list[str]:
-    """The examples at the end of a help."""
-    return [line.strip() for line in help_text.strip().rpartition("examples:\n")[2].splitlines()]
+def commands_of(command: str) -> list[str]:
+    """The examples at the end of a command's help."""
+    return [line.strip() for line in help_texts()[command]["more"].strip().rpartition("examples:\n")[2].splitlines()]
 
 
 def run_example(erda: Erda, line: str) -> SimpleNamespace:
@@ -32,23 +32,23 @@ def run_example(erda: Erda, line: str) -> SimpleNamespace:
 
 def test_teaching_does_what_its_help_says(erda: Erda) -> None:
     Path("my-examples.csv").write_text("text,relation\n" + "".join(f'"{text}",born in\n' for text in BORN))
-    sentences, file, described, _ = commands_of(teach_commands.TEACH)
+    sentences, file, described, _ = commands_of("teach")
     assert run_example(erda, sentences).lines == [
         "Version 1: 2 new examples; new: founded by.",
         "my-extractor knows 1 relation from 2 examples (version 1).",
     ]
     assert run_example(erda, file).lines[-1] == "my-extractor knows 2 relations from 4 examples (version 2)."
-    listed, examples = (run_example(erda, line) for line in commands_of(teach_commands.RELATIONS))
+    listed, examples = (run_example(erda, line) for line in commands_of("relations"))
     assert listed.lines[:3] == ["examples  relation", "       2  founded by", "       2  born in"]
     assert examples.lines[1] == "    1  {{Jobs}} founded [[Apple]] in a garage ."
-    taken, gone = (run_example(erda, line) for line in commands_of(teach_commands.FORGET))
+    taken, gone = (run_example(erda, line) for line in commands_of("forget"))
     assert taken.lines[0].startswith("Version 3: took back")
     assert taken.lines[1:] == ["my-extractor knows 2 relations from 3 examples (version 3)."]
     assert gone.lines == [
         "Version 4: forgot founded by.",
         "my-extractor knows 1 relation from 2 examples (version 4).",
     ]
-    listing, undo, to, _, _ = commands_of(version_commands.VERSIONS)
+    listing, undo, to, _, _ = commands_of("versions")
     shown = run_example(erda, listing).lines
     assert [one[:5] for one in shown] == ["    0", "    1", "    2", "    3", "*   4"]
     assert shown[4].endswith("  forgot founded by")
@@ -64,7 +64,7 @@ def test_teaching_does_what_its_help_says(erda: Erda) -> None:
 def test_relations_are_renamed_merged_and_described_as_the_help_says(erda: Erda) -> None:
     erda("teach", "founded by", *FOUNDED)
     erda("teach", "set up by", "[[Ikea]] was set up by {{Ingvar}} .")
-    described, patterns, cleared, typed, merge, rename = commands_of(teach_commands.EDIT)
+    described, patterns, cleared, typed, merge, rename = commands_of("edit")
     run_example(erda, described)
     assert erda("relations").lines[1] == "       3  founded by  the person who started an organisation"
     run_example(erda, patterns)
@@ -89,7 +89,7 @@ def test_suggestions_can_be_edited_and_taught(erda: Erda, monkeypatch: pytest.Mo
     found = [Suggestion(example_from_marks("[[Ford]] was begun by {{Henry}}"), 0.51, 0.9)]
     monkeypatch.setattr(Extractor, "suggest", lambda self, relation, texts, n, **asked: found[:n])
     Path("my-text.txt").write_text("Ford was begun by Henry.\n")
-    of_text, written = (run_example(erda, line) for line in commands_of(review_commands.REVIEW)[2:])
+    of_text, written = (run_example(erda, line) for line in commands_of("review")[2:])
     assert of_text.lines == written.lines[:1] == [" 0.51  [[Ford]] was begun by {{Henry}}"]
     assert written.lines[-1].endswith("then: erda teach --file suggested.csv")
     assert "1 new example" in erda("teach", "--file", "suggested.csv").out
@@ -104,7 +104,7 @@ def test_asking_does_what_its_help_says(erda: Erda) -> None:
     erda("teach", "founded by", *FOUNDED)
     erda("teach", "born in", *BORN)
     Path("my-questions.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in QUESTIONS))
-    piped, filed = (run_example(erda, line) for line in commands_of(predict_commands.PREDICT))
+    piped, filed = (run_example(erda, line) for line in commands_of("predict"))
     row = json.loads(piped.out)
     assert (row["id"], row["line"], row["head"], len(row["ranked"])) == ("sentence:1", 1, "SpaceX", 2)
     through = run_example(erda, 'echo "[[SpaceX]] was founded in 2002 by {{Elon Musk}}." | erda predict')
@@ -115,20 +115,20 @@ def test_asking_does_what_its_help_says(erda: Erda) -> None:
     assert answers[1].startswith("my-questions:1,1,[[SpaceX]] was founded by {{Elon}} .,SpaceX,Elon,")
     Path("news.txt").write_text("SpaceX was founded by Elon Musk .\n\nIt rained.\n")
     Path("my-names.txt").write_text("SpaceX\tQ193701\nElon Musk\n")
-    shown, written, graph = (run_example(erda, line) for line in commands_of(predict_commands.EXTRACT))
+    shown, written, graph = (run_example(erda, line) for line in commands_of("extract"))
     pairs = {(row["head"], row["tail"]) for row in map(json.loads, shown.lines)}
     assert pairs <= {("SpaceX", "Elon Musk"), ("Elon Musk", "SpaceX")}
     assert written.lines == [f"found.csv: {len(pairs)} row{'' if len(pairs) == 1 else 's'}"]
     assert graph.lines[0].startswith("found.graphml: ")
     write_rows("my-tests.jsonl", TESTS)
-    measured = run_example(erda, commands_of(predict_commands.EVALUATE)[0])
+    measured = run_example(erda, commands_of("evaluate")[0])
     assert "of 2 questions answered" in measured.out
     assert "relation    questions  recall  precision" in measured.lines
 
 
 def test_counterexamples_are_taught_listed_judged_and_forgotten(erda: Erda) -> None:
     erda("teach", "founded by", *FOUNDED)
-    negative = commands_of(teach_commands.TEACH)[-1]
+    negative = commands_of("teach")[-1]
     assert run_example(erda, negative).lines[0] == "Version 2: 1 new counterexample."
     assert run_example(erda, negative).lines[0] == "Nothing new; 1 example known already."
     moved = "moved from counterexamples of founded by to founded by"
@@ -162,7 +162,7 @@ def test_tuning_does_what_its_help_says(erda: Erda) -> None:
     rows = [{"text": f"{FOUNDED[0]} {i}", "relation": "founded by"} for i in range(25)]
     rows += [{"text": f"x{i} [[c]] y{i} {{{{d}}}} z{i}", "relation": None} for i in range(20)]
     Path("labelled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found, cleared = (run_example(erda, line) for line in commands_of(predict_commands.TUNE))
+    found, cleared = (run_example(erda, line) for line in commands_of("tune"))
     assert found.lines[0].split() == ["relation", "threshold", "rows", "precision", "recall"]
     assert found.lines[1].startswith("founded by")
     assert "The thresholds apply to erda predict." in found.lines

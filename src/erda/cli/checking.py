@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import tomllib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -52,17 +54,21 @@ class Parser(argparse.ArgumentParser):
 def add_command(
     commands: Commands[argparse.ArgumentParser],
     name: str,
-    about: str,
-    examples: str,
     handler: Callable[[argparse.Namespace], None] | None = None,
-    *,
-    brief: str = "",
 ) -> argparse.ArgumentParser:
-    """Add a command with its help, or a group, which has no `handler`; `brief` is its line in the list."""
-    plain = argparse.RawDescriptionHelpFormatter
-    parser = commands.add_parser(name, help=brief or about, description=about, epilog=examples, formatter_class=plain)
+    """Add a command with the texts of `help.toml`, or a group, which has no `handler`."""
+    text, plain = help_texts()[name], argparse.RawDescriptionHelpFormatter
+    brief, about, more = text.get("brief", text["about"]), text["about"], text["more"]
+    word = name.rpartition(" ")[2]  # of a group: "corpus build" is `build` of `erda corpus`
+    parser = commands.add_parser(word, help=brief, description=about, epilog=more, formatter_class=plain)
     parser.set_defaults(handler=handler)
     return parser
+
+
+@cache
+def help_texts() -> dict[str, dict[str, str]]:
+    """Read `help.toml`: the texts of each command."""
+    return tomllib.loads(Path(__file__).with_name("help.toml").read_text(encoding="utf-8"))
 
 
 def named_path(text: str) -> Path:

@@ -21,56 +21,21 @@ if TYPE_CHECKING:
     from erda.corpus.corpus_store import Manifest
 
 SHOWN_EXTRAS = 20
-EXAMPLES = """examples:
-  erda corpus build tagged.jsonl.gz --out corpora/mine
-"""
-BUILD_ABOUT = "Build a corpus of tagged JSONL, a Wikipedia dump or plain text; the same command resumes or verifies it."
-BUILD_EXAMPLES = """\
-Without a SOURCE, the command counts the rows, entity pairs, entities, lengths and dropped rows of the corpus in DIR.
-
-examples:
-  erda corpus build tagged.jsonl.gz --out corpora/mine
-  erda corpus build enwiki-latest-pages-articles.xml.bz2 --out corpora/enwiki --workers 8 --exclude test.jsonl
-  erda corpus build --out corpora/mine
-"""
 BUILD_SETS = (
     "format (jsonl, wikipedia or text; default: by file name), max_pairs (12) per sentence, max_tokens (250), "
     "exclude_overlap (0.5; 0 keeps near-duplicates), memory (2GB) for sorting"
 )
-INDEX_EXAMPLES = """\
-The same command resumes after an interruption.
-
-examples:
-  erda corpus index corpora/wiki
-  erda corpus index corpora/wiki --device cuda --set dtype=bfloat16 --set batch_size=512 --address local --workers 4
-"""
 INDEX_SETS = "dtype (float32; bfloat16 on a GPU, int8 on a CPU), batch_size (64)"
-AUGMENT_EXAMPLES = """\
-The output is in erda's JSONL format: add the lines that you trust to your examples.
-
-examples:
-  erda corpus augment my-examples.jsonl --corpus corpora/wiki
-  erda corpus augment my-examples.jsonl --corpus corpora/wiki --out extras.jsonl --set n_neighbours=3
-"""
 AUGMENT_SETS = "a setting of docs/augmentation.md, such as match_threshold, n_neighbours or agreement"
-TRAIN_ABOUT = "Train a similarity model on sentences with the same two entities; the same command resumes."
-TRAIN_EXAMPLES = """examples:
-  erda corpus train corpora/wiki --out models/mine
-  erda corpus train pairs.npz --out models/mine --set device=cuda --set bf16=true --set batch_size=1024
-"""
 TRAIN_SETS = "a setting of docs/similarity.md, such as device, limit, n_epochs, batch_size, rank or objective"
-PAIRS_EXAMPLES = """examples:
-  erda corpus pairs tagged-0.jsonl.gz tagged-1.jsonl.gz --exclude test.jsonl validation.jsonl --out pairs.npz
-"""
 
 
 def add_parser(subparsers: Commands[argparse.ArgumentParser]) -> None:
     """Add the group `corpus` to the command line."""
-    about = "Build and use a corpus of unlabelled text with tagged entities."
-    group = add_command(subparsers, "corpus", about, EXAMPLES, brief="build and search a corpus of unlabelled text")
+    group = add_command(subparsers, "corpus")
     commands = group.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    parser = add_command(commands, "build", BUILD_ABOUT, BUILD_EXAMPLES, build)
+    parser = add_command(commands, "corpus build", build)
     parser.add_argument("sources", metavar="SOURCE", type=Path, nargs="*", help="files to read; .gz and .bz2 too")
     parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="folder of the corpus")
     _add_exclude(parser)
@@ -80,8 +45,7 @@ def add_parser(subparsers: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("--workers", metavar="N", type=positive, help="processes that parse wikitext (default: 1)")
     add_sets(parser, BUILD_SETS)
 
-    about = "Embed all sentences of a corpus and build a nearest-neighbour index."
-    parser = add_command(commands, "index", about, INDEX_EXAMPLES, index_corpus)
+    parser = add_command(commands, "corpus index", index_corpus)
     parser.add_argument("corpus", metavar="DIR", type=Path, help="corpus of 'erda corpus build'")
     _add_model(parser, "the packaged model")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ... (default: cpu)")
@@ -90,8 +54,7 @@ def add_parser(subparsers: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("--workers", metavar="N", type=positive, help="Ray workers (default: one per GPU, or per CPU)")
     add_sets(parser, INDEX_SETS)
 
-    about = "Find extra examples for a file of examples in a corpus; show and write them."
-    parser = add_command(commands, "augment", about, AUGMENT_EXAMPLES, augment)
+    parser = add_command(commands, "corpus augment", augment)
     parser.add_argument("file", metavar="FILE", type=Path, help="labelled examples in any format of docs/data.md")
     parser.add_argument("--corpus", metavar="DIR", type=Path, required=True, help="corpus with an index")
     about = "output file (default: FILE's name up to its first dot + .extra.jsonl)"
@@ -104,7 +67,7 @@ def add_parser(subparsers: Commands[argparse.ArgumentParser]) -> None:
 
 
 def _add_training(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = add_command(commands, "train", TRAIN_ABOUT, TRAIN_EXAMPLES, train_model)
+    parser = add_command(commands, "corpus train", train_model)
     about = "a packed file of 'erda corpus pairs', or corpus folders and tagged JSONL files"
     parser.add_argument("sources", metavar="SOURCE", type=Path, nargs="+", help=about)
     parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="folder of the model")
@@ -114,8 +77,7 @@ def _add_training(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("--validation", metavar="FILE", type=Path, help=about)
     add_sets(parser, TRAIN_SETS)
 
-    about = "Pack sentences as word pieces into one file, to train from it on a machine without the corpus."
-    parser = add_command(commands, "pairs", about, PAIRS_EXAMPLES, write_pairs)
+    parser = add_command(commands, "corpus pairs", write_pairs)
     parser.add_argument("sources", metavar="SOURCE", type=Path, nargs="+", help="corpus folders or tagged JSONL files")
     parser.add_argument("--out", metavar="FILE", type=Path, required=True, help="new file, .npz")
     _add_exclude(parser)

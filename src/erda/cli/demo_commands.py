@@ -30,13 +30,7 @@ show = partial(print_line, flush=True)
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
-    about = (
-        "Teach an extractor five relations (`extractor`: seconds, no PyTorch); then run SeqRun, ERDA, Joint and "
-        "Posterior on the embedded data and show how much each forgets (`methods`: three minutes on two cores, needs "
-        "PyTorch). Nothing is downloaded."
-    )
-    examples = "examples:\n  erda demo\n  erda demo extractor\n  erda demo methods --out /tmp/demo --seeds 100"
-    parser = add_command(commands, "demo", about, examples, run, brief="an extractor and methods on the embedded data")
+    parser = add_command(commands, "demo", run)
     parser.add_argument("part", choices=("extractor", "methods"), nargs="?", help="part to run (default: both)")
     parser.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="DIR", help="default: runs/demo")
     parser.add_argument("--seeds", metavar="N,N", type=seeds, help="streams to run (default: those of preset 'demo')")

@@ -29,60 +29,19 @@ if TYPE_CHECKING:
     from erda.app.answer_files import AnswerCounts, FileQuestions, PlainRow
     from erda.app.extractor import Extractor
 
-PREDICT = """\
-A row that cannot be read gets an 'error' instead of an answer, is listed at the end, and makes the exit status 2. With
---out, Ctrl-C keeps the rows so far in NAME.partial.csv beside OUT.
-
-examples:
-  erda predict "[[SpaceX]] was founded in 2002 by {{Elon Musk}}."
-  erda predict my-questions.jsonl --out answers.csv
-"""
-EXTRACT = """\
-Each line is a text. A line of a .jsonl file is an object with 'text' and optionally 'id' and 'entities' (character
-span, type); a .csv or .xlsx file has a column 'text'. Entities come from the row, or from --entity or --names. Without
-them, the tagger of 'erda data get entities' and capital letters find them; without that tagger, capital letters and
-the names in taught examples. The last line of the output names the tagger. Pronouns count as entities;
-'head_resolved' and 'tail_resolved' are the names they stand for. With --out, Ctrl-C keeps the rows so
-far in NAME.partial.csv beside OUT.
-
-examples:
-  erda extract news.txt --entity SpaceX --entity "Elon Musk"
-  erda extract news.txt --names my-names.txt --out found.csv
-  erda extract news.txt --out found.graphml
-"""
-EVALUATE = """\
-A .jsonl file of texts with 'entities' and 'relations' (docs/teaching.md) evaluates `erda extract`: precision, recall
-and F1 of the triples. Any other file evaluates `erda predict`.
-
-examples:
-  erda evaluate my-tests.jsonl
-  erda evaluate annotated.jsonl --find-entities
-"""
-TUNE = """\
-The thresholds are fitted on labelled rows: rows of relations, rows of no_relation, and rows with "holds": false. There
-is one overall threshold, and one for each relation with at least 20 rows. Rows that were taught do not count. Marked
-pairs tune `erda predict`; a .jsonl file of texts with 'entities' and 'relations' tunes `erda extract`
-(docs/teaching.md). Later teaching keeps the thresholds.
-
-examples:
-  erda tune labelled.jsonl --precision 0.9
-  erda tune --clear
-"""
 MOST_CONFUSIONS = 10
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the commands to the parser."""
-    about = "Predict the relation between the two marked entities of each sentence, or that there is none."
-    predict = add_command(commands, "predict", about, PREDICT, run_predict, brief="predict the relation in sentences")
+    predict = add_command(commands, "predict", run_predict)
     _add_input(predict, "file in any format of docs/data.md, or a sentence with marks (default: -, standard input)")
     add_rows(predict, labelled=False)
     predict.add_argument("--top", type=positive, default=5, metavar="N", help="relations to rank in JSONL (default: 5)")
     _add_min_confidence(predict)
     add_store(predict)
 
-    about = "Extract relations from plain text, for every pair of entities in a sentence."
-    extract = add_command(commands, "extract", about, EXTRACT, run_extract, brief="extract relations from plain text")
+    extract = add_command(commands, "extract", run_extract)
     _add_input(extract, "text file, read line by line, or a sentence (default: -, standard input)")
     extract.add_argument("--entity", action="append", metavar="NAME", help="an entity of the text (may be repeated)")
     extract.add_argument("--names", type=Path, metavar="FILE", help="entity names, one per line, or NAME, a tab and ID")
@@ -96,16 +55,14 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     _add_min_confidence(extract)
     add_store(extract)
 
-    about = "Compare answers with the truth: accuracy, scores of each relation, most frequent confusions."
-    evaluate = add_command(commands, "evaluate", about, EVALUATE, run_evaluate, brief="evaluate on labelled examples")
+    evaluate = add_command(commands, "evaluate", run_evaluate)
     evaluate.add_argument("file", type=named_path, metavar="FILE", help="labelled rows in any format of docs/data.md")
     add_rows(evaluate)
     evaluate.add_argument("--find-entities", action="store_true", help="in annotated texts, ignore the given entities")
     _add_min_confidence(evaluate)
     add_store(evaluate)
 
-    about = "Fit confidence thresholds on labelled rows, so that a given share of the answers is right."
-    tune = add_command(commands, "tune", about, TUNE, run_tune, brief="fit thresholds to reach a given precision")
+    tune = add_command(commands, "tune", run_tune)
     tune.add_argument("file", type=named_path, metavar="FILE", nargs="?", help="labelled rows, as for `erda evaluate`")
     tune.add_argument("--precision", type=float, default=0.9, metavar="P", help="share of right answers (default: 0.9)")
     add_rows(tune)

@@ -31,31 +31,12 @@ if TYPE_CHECKING:
     from erda.app.candidates import Candidate
     from erda.app.review import Review
 
-REVIEW = """\
-Shows a sentence with two entities and the relation that may hold from the first to the second, most useful first. On a
-terminal, press a key:
-
-  y  it holds                  s  skip: never show this pair again
-  n  it does not hold          u  undo the last decision
-  1, 2, ...  another relation of the list holds instead (Enter ends a number if there are ten relations or more)
-  q  quit; the same command continues later           ?  this list
-
-Without a terminal, commands are read line by line. FILE is a text, a .jsonl file (objects with 'text') or a .csv file
-(column 'text'). Every judgement is saved immediately; ten judgements make one version.
-
-examples:
-  erda review my-text.txt
-  erda review my-text.txt --relation "founded by"
-  erda review --list --relation "founded by" --text my-text.txt
-  erda review --list --relation "founded by" --corpus my-corpus --n 5 --out suggested.csv
-"""
 KEYS = "y yes, n no, s skip, u undo, q quit, ? help"
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the command to the parser."""
-    about = "Judge whether relations hold in your own text: the fastest way to a precise extractor."
-    review = add_command(commands, "review", about, REVIEW, run_review, brief="judge pairs of entities in a text")
+    review = add_command(commands, "review", run_review)
     review.add_argument("file", metavar="FILE", nargs="?", help="text file, .jsonl, .csv or .xlsx")
     review.add_argument("--relation", metavar="NAME", help="review this relation only (default: all)")
     review.add_argument("--no-pronouns", dest="pronouns", action="store_false", help="ignore pronouns (he, her, ...)")

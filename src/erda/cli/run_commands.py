@@ -10,42 +10,16 @@ from erda.cli.printing import print_fault, print_line, print_note, print_tables
 from erda.cli.settings_options import add_sets, add_settings, load_settings, read_given
 from erda.errors import ErdaError, join_faults, merge_faults
 
-RUN = """\
-Later sources win: built-in defaults, --preset, --config, --set, the flags above. Finished runs are not repeated;
-an interrupted run starts again. To use several machines, give each one different --seeds, then merge the folders.
-
-examples:
-  erda run --dataset fewrel --shots 5 --method erda --encoder bilstm --order-family erda --seeds 100,110 --out runs/x
-  erda run --preset fewrel-5-shot --method erda,seqrun --out runs/main --jobs 2
-  erda run --dataset my/examples.jsonl --set way=3 --out runs/mine
-"""
-PAPER = """\
-Finished runs are not repeated. Rows that learn from extra examples are skipped without a corpus with an index
-(docs/corpus.md). The runs in a folder share their settings: use another --out for other settings.
-
-examples:
-  erda paper --list
-  erda paper main --jobs 2
-  erda paper bert --device cuda --corpus corpora/wiki
-  erda paper main --dataset atlas --seeds 100 --set n_tasks=2 --out runs/smoke
-"""
-REPORT = """examples:
-  erda report runs/x
-  erda report runs/x --reference cpl
-"""
-
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the commands to the parser."""
-    about = "Run methods on streams of tasks. Each run writes OUT/METHOD/SEED/record.json."
-    run = add_command(commands, "run", about, RUN, run_methods, brief="run methods on streams of tasks")
+    run = add_command(commands, "run", run_methods)
     add_settings(run)
     run.add_argument("--out", required=True, type=Path, metavar="DIR", help="folder of the records")
     run.add_argument("--jobs", type=positive, default=1, metavar="N", help="runs at once (default: 1)")
     run.add_argument("--keep-methods", action="store_true", help="save learned methods in OUT/METHOD/SEED/method")
 
-    about = "Run the paper's tables and figures, and write the report."
-    paper = add_command(commands, "paper", about, PAPER, reproduce_paper, brief="run the paper's tables and figures")
+    paper = add_command(commands, "paper", reproduce_paper)
     paper.add_argument("tables", nargs="*", metavar="TABLE", help="which tables (default: all; see --list)")
     paper.add_argument("--list", action="store_true", help="list the tables and stop")
     paper.add_argument("--out", type=Path, default=Path("runs/paper"), metavar="DIR", help="default: runs/paper")
@@ -56,8 +30,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     add_sets(paper, "a setting of all streams or of the cache, unless a chosen table sets it itself")
     paper.add_argument("--jobs", type=positive, default=1, metavar="N", help="runs at once (default: 1)")
 
-    about = "Print the tables of all records under a folder, and write tables, figures and a page into DIR/report."
-    report = add_command(commands, "report", about, REPORT, report_records, brief="tables and figures of records")
+    report = add_command(commands, "report", report_records)
     report.add_argument("directory", type=Path, metavar="DIR", help="the --out of `erda run`, or a folder of several")
     report.add_argument("--no-figures", action="store_true", help="write the tables and the page without figures")
     against = "test every other line against this one: a label or a method (default: posterior, else erda)"

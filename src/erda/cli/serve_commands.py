@@ -12,27 +12,10 @@ from erda.cli.printing import print_line
 from erda.cli.store_options import default_store
 from erda.errors import require
 
-SERVE = """\
-Without a token, the server answers only this machine. --token-file adds a token, which is part of the printed address.
-Any --host other than loopback needs a token.
-
-examples:
-  erda serve my-extractor
-  erda serve my-extractor --engine ray --address auto
-  erda serve my-extractor --host 0.0.0.0 --token-file token.txt --allow-host erda.example.org
-"""
-MCP = """\
-A client starts this command and calls the tools relations, predict, extract, teach, judge and undo (docs/howto/mcp.md).
-
-examples:
-  erda mcp my-extractor
-"""
-
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the commands to the parser."""
-    about = "Serve an extractor: a page for the browser, and calls for programs (docs/server.md)."
-    serve = add_command(commands, "serve", about, SERVE, run_serve, brief="serve an extractor over HTTP, with a page")
+    serve = add_command(commands, "serve", run_serve)
     serve.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="address (default: 127.0.0.1)")
     serve.add_argument("--port", type=int, default=8111, metavar="N", help="port (default: 8111; 0: any free port)")
     token = "file with the token that clients must send; created with a random token if missing"
@@ -45,10 +28,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     serve.add_argument("--address", metavar="ADDRESS", help=cluster)
     serve.add_argument("--no-browser", action="store_true", help="do not open the page")
 
-    about = (
-        "Serve an extractor to a language model: tools of the Model Context Protocol over standard input and output."
-    )
-    mcp = add_command(commands, "mcp", about, MCP, run_mcp, brief="serve an extractor as tools of a language model")
+    mcp = add_command(commands, "mcp", run_mcp)
     store = "folder of the extractor; the first teaching creates it (default: $ERDA_STORE, else my-extractor)"
     for one in (serve, mcp):
         one.add_argument("store", type=named_path, metavar="STORE", nargs="?", default=default_store(), help=store)

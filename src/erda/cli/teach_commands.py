@@ -34,49 +34,12 @@ if TYPE_CHECKING:
     from erda.app.state import TaughtRelation
     from erda.data.formats.row_collector import Reading
 
-TEACH = """\
-Mark the first entity of the relation with [[ ]] and the second with {{ }}. An example that is taught again as another
-relation moves there. With --not, the sentences are counterexamples of a known relation. In a file, rows with "holds":
-false are counterexamples; in rows of the relation no_relation, no known relation holds. A description that marks both
-entities is a pattern, which counts as a sentence of the relation. `erda versions --undo` takes a teaching back.
-
-examples:
-  erda teach "founded by" "[[Tesla]] was started by {{Martin Eberhard}}." "{{Jobs}} founded [[Apple]] in a garage."
-  erda teach --file my-examples.csv
-  erda teach "founded by" --description "the person who started it" --description "[[X]] was founded by {{Y}}."
-  erda teach "founded by" "[[Apple]] hired {{Tim Cook}} as its CEO." --not
-"""
-RELATIONS = """\
-A minus sign marks a counterexample. `erda relations no_relation` lists the sentences in which no relation holds.
-
-examples:
-  erda relations
-  erda relations "founded by"
-"""
-FORGET = """examples:
-  erda forget "founded by" --example 1
-  erda forget "founded by"
-"""
-EDIT = """\
-Give one change. --into moves all examples and patterns to another relation, which keeps its description, and drops
-RELATION. Each --description is a line, and an empty text removes the description. --types replaces the entity types
-learned from examples: names separated by commas for the head and for the tail, or an empty text for the learned ones.
-
-examples:
-  erda edit "founded by" --description "the person who started an organisation"
-  erda edit "founded by" --description "who started it" --description "[[X]] was founded by {{Y}}."
-  erda edit "founded by" --description ""
-  erda edit "founded by" --types ORG PERSON,ORG
-  erda edit "set up by" --into "founded by"
-  erda edit "founded by" --name "established by"
-"""
 KNOWN = "a relation of `erda relations`"
 
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the commands to the parser."""
-    about = "Teach an extractor one relation with a few sentences, or many relations with a file."
-    teach = add_command(commands, "teach", about, TEACH, run_teach, brief="teach relations with a few sentences")
+    teach = add_command(commands, "teach", run_teach)
     teach.add_argument("relation", metavar="RELATION", nargs="?", help="name of the relation, for example 'founded by'")
     teach.add_argument("sentences", metavar="SENTENCE", nargs="*", help="a sentence with its two entities marked")
     teach.add_argument("--not", dest="holds", action="store_false", help="the relation does not hold in the sentences")
@@ -89,19 +52,16 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     teach.add_argument("--relearn", action="store_true", help="first teach all known examples to --method or --encoder")
     add_store(teach)
 
-    about = "List the relations of an extractor, or the examples of one relation with their numbers."
-    relations = add_command(commands, "relations", about, RELATIONS, run_relations, brief="list relations and examples")
+    relations = add_command(commands, "relations", run_relations)
     relations.add_argument("relation", metavar="RELATION", nargs="?", help="list the examples of this relation")
     add_store(relations)
 
-    about = "Forget a relation or one of its examples, as if it had never been taught."
-    forget = add_command(commands, "forget", about, FORGET, run_forget, brief="forget a relation or an example")
+    forget = add_command(commands, "forget", run_forget)
     forget.add_argument("relation", metavar="RELATION", help=KNOWN)
     forget.add_argument("--example", type=int, metavar="N", help="forget only example N of `erda relations RELATION`")
     add_store(forget)
 
-    about = "Rename or describe a relation, merge it into another, or declare the types of its entities."
-    edit = add_command(commands, "edit", about, EDIT, run_edit, brief="rename, merge or describe a relation")
+    edit = add_command(commands, "edit", run_edit)
     edit.add_argument("relation", metavar="RELATION", help=KNOWN)
     change = edit.add_mutually_exclusive_group(required=True)
     change.add_argument("--name", metavar="NEW", help="the new name; the examples and the description stay")

@@ -10,31 +10,10 @@ from erda.cli.printing import print_line
 from erda.cli.store_options import add_store, command, open_store, say_what_is_known, stored
 from erda.errors import ModelError, counted
 
-VERSIONS = """\
-Old versions make --undo and --to possible, and they still contain forgotten relations and examples. --keep and --purge
-do not touch files that erda did not write.
-
-examples:
-  erda versions
-  erda versions --undo
-  erda versions --to 1
-  erda versions --keep 3
-  erda versions --purge
-"""
-EXPORT = """\
-The folder holds an ONNX graph, a tokenizer, the learned parameters, and predict.py, which needs only onnxruntime,
-tokenizers and numpy and gives the same answers.
-
-examples:
-  erda export my-export
-  erda export my-export-32 --engine onnx
-"""
-
 
 def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     """Add the commands to the parser."""
-    about = "List the versions of an extractor, return to one of them, or remove old ones."
-    versions = add_command(commands, "versions", about, VERSIONS, run_versions, brief="list, undo and remove versions")
+    versions = add_command(commands, "versions", run_versions)
     act = versions.add_mutually_exclusive_group()
     act.add_argument("--undo", action="store_true", help="return to the version before the current one")
     act.add_argument("--to", type=int, metavar="N", help="return to version N, an earlier or a later one")
@@ -43,8 +22,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     act.add_argument("--purge", action="store_true", help=purge)
     add_store(versions)
 
-    about = "Write an extractor as a folder that runs without erda and PyTorch."
-    export = add_command(commands, "export", about, EXPORT, run_export, brief="write a folder that runs without erda")
+    export = add_command(commands, "export", run_export)
     export.add_argument("out", type=Path, metavar="OUT", help="a new folder")
     engine = "onnx (float32) or onnx-int8, made from the weights (extra train); default: the encoder's own file"
     export.add_argument("--engine", metavar="NAME", help=engine)
