@@ -1,4 +1,4 @@
-"""Cost of a corpus: time and memory to build it, to look up the pairs of a task, and to draw training pairs.
+"""Cost of a corpus: time and memory to build it, and to look up the pairs of a task.
 
 Every measurement runs in a fresh process and reports the peak memory of that process (the kernel's VmHWM).
 
@@ -66,7 +66,6 @@ class CorpusCost:
     build: Cost | None
     hits: QueryCost
     task: QueryCost | None
-    pairs: Cost  # 100,000 sentence pairs to train on
 
 
 def bench_corpus(
@@ -96,7 +95,6 @@ def bench_corpus(
         build=built,
         hits=_alone(_own_queries, folder, repeats),
         task=task,
-        pairs=_alone(_draw_pairs, folder),
     )
 
 
@@ -147,11 +145,6 @@ def _timed(work: Callable[[], object]) -> Cost:
 
 def _build(sources: list[Path], folder: Path, settings: BuildSettings) -> Cost:
     return _timed(lambda: build_corpus(sources, folder, settings=settings))
-
-
-def _draw_pairs(folder: Path) -> Cost:
-    store = CorpusStore.open(folder)
-    return _timed(lambda: store.rows_of_heads(100_000, seed=0))
 
 
 def _own_queries(folder: Path, repeats: int) -> QueryCost:
@@ -239,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def lines_of(cost: CorpusCost) -> list[str]:
     """Costs as lines of text."""
     lines = [f"{cost.n_rows:,} rows, {cost.size_mb:.0f} MB on disk"]
-    steps = {"build": cost.build, "training pairs": cost.pairs}
+    steps = {"build": cost.build}
     for name, step in steps.items():
         if step:
             lines.append(

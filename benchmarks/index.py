@@ -53,8 +53,7 @@ class IndexFigures:
     def lines(self) -> list[str]:
         """Figures as lines of text."""
         return [
-            f"{self.n_rows:,} vectors of {self.dim} numbers, {self.factory}, "
-            f"effort {self.search.effort}, {self.search.spare} spare rows",
+            f"{self.n_rows:,} vectors of {self.dim} numbers, {self.factory}, effort {self.search.effort}",
             f"recall@1 against exact search   {self.recall:.4f}",
             f"speed against exact search      {self.speed:.1f} times "
             f"({self.milliseconds:.3f} ms a query; exact {self.exact_milliseconds:.2f} ms)",

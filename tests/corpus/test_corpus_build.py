@@ -162,7 +162,7 @@ def test_the_commands_print_counts(tmp_path, capsys):
     assert "1  invalid row  (first: r.jsonl:2:" in out
     erda_corpus("build", "--out", tmp_path / "c")
     out = capsys.readouterr().out
-    assert "rows              1\n" in out
+    assert "rows            1\n" in out
     assert "1  r.jsonl" in out
     assert "1  invalid row" in out
     with pytest.raises(SettingsError) as caught:

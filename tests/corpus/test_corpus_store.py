@@ -77,15 +77,16 @@ def test_rows_are_sorted_and_fetched_in_any_order(store, rows):
     assert [s.row for batch in store.batches(start=10, stop=35, size=10) for s in batch] == list(range(10, 35))
 
 
-def test_stats_equal_counts_of_the_rows(store, rows):
-    stats = store.stats()
+def test_counts_equal_those_of_the_rows(store, rows):
     pairs = Counter((r["head"]["id"], r["tail"]["id"]) for r in rows)
-    assert (stats.n_rows, stats.n_pairs) == (3000, len(pairs))
-    assert stats.repeated_pairs == sum(n > 1 for n in pairs.values())
-    assert stats.rows_of_repeated == sum(n for n in pairs.values() if n > 1)
-    assert stats.n_entities == 30
-    assert stats.n_documents == 7
-    assert (stats.length_mean, stats.length_max) == (9, 9)
+    assert store.counts() == {
+        "rows": 3000,
+        "sentences": len({" ".join(r["tokens"]) for r in rows}),
+        "documents": 7,
+        "pairs": len(pairs),
+        "repeated pairs": sum(n > 1 for n in pairs.values()),
+        "entities": 30,
+    }
     assert [(Path(one.path).name, one.n_rows) for one in store.manifest.sources] == [("rows.jsonl", 3000)]
 
 

@@ -17,7 +17,8 @@ from toy_pairs import toy_rows, toy_sentences, write_tagged
 
 from erda.corpus.similarity import load_similarity
 from erda.corpus.similarity_run import auc, measure_similarity, neighbour_agreement
-from erda.corpus.training_pairs import mine_pairs
+from erda.corpus.training_batches import mine_pairs
+from erda.encoders.packed import MASKED
 from erda.errors import SettingsError
 
 SCORES = st.lists(st.integers(-4, 4), min_size=1, max_size=20)
@@ -53,8 +54,9 @@ class MaskedOnly:
         exact = np.eye(len(ways), dtype=np.float32)[[ways.index(one.relation) for one in examples]]
         return exact if blank_names else rng.normal(size=exact.shape).astype(np.float32)
 
-    def encode_packed(self, sentences, rows, **how):
-        return torch.from_numpy(self.encode([self.examples[row] for row in rows], **how))
+    def encode_shown(self, sentences, shown):
+        blank_names = bool((shown.names == MASKED).all()) and len(shown.rows) > 0
+        return torch.from_numpy(self.encode([self.examples[row] for row in shown.rows], blank_names=blank_names))
 
 
 def test_auc_and_agreement_of_a_model(tmp_path):

@@ -20,8 +20,9 @@ from erda.corpus.similarity_training import (
     labelled_loss,
     train,
 )
-from erda.corpus.training_pairs import Machine, mine_pairs
+from erda.corpus.training_batches import Machine, mine_pairs
 from erda.encoders.adapter import TrainedWeights
+from erda.encoders.packed import Shown
 from erda.errors import DataError, SettingsError
 from erda.fields import changed_settings
 from erda.files import locked, temporary_name
@@ -113,7 +114,7 @@ def test_packed_sentences_have_the_vectors_of_examples(folder, rows):
     picked = np.array([7, 3, 110, 3])
     for blank in (False, True):
         expected = model.encode([toy_sentences(40)[i] for i in picked], blank_names=blank)
-        found = model.encode_packed(rows.sentences, picked, blank_names=blank).numpy()
+        found = model.encode_shown(rows.sentences, Shown.whole(picked, blank_names=blank)).numpy()
         np.testing.assert_allclose(found, expected, atol=2e-6)
 
 
@@ -244,5 +245,5 @@ def test_labels_and_a_teacher_train_a_model_with_levitated_marks(folder, tmp_pat
     assert student.losses[-1][1] < student.losses[0][1]
     model = SimilarityModel(folder, TrainedWeights.load(tmp_path / "student"))
     vectors = model.encode(examples[:8])
-    assert np.abs(model.encode_packed(rows.sentences, np.arange(8)).numpy() - vectors).max() < 1e-5
+    assert np.abs(model.encode_shown(rows.sentences, Shown.whole(np.arange(8))).numpy() - vectors).max() < 1e-5
     assert np.abs(vectors - model.encode(unrelated[:8])).max() > 1e-3  # the direction counts

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from erda.corpus.training_pairs import Batches, PairRows, TrainingSettings, read_pair_rows
+from erda.corpus.training_batches import Batches, TrainingSettings
+from erda.corpus.training_pairs import PairRows, read_pair_rows
 from erda.encoders.layers import load_tokenizer
 from erda.encoders.weights import ModelFolder
 from erda.fields import changed_settings

@@ -6,7 +6,6 @@ import argparse
 import json
 import shlex
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -101,7 +100,7 @@ def build(args: argparse.Namespace) -> None:
     from erda.corpus.sources import BuildSettings
 
     if not args.sources:
-        _show_stats(args.out)
+        _show_counts(args.out)
         return
     flags = {name: value for name in ("names", "spacy", "workers") if (value := getattr(args, name)) is not None}
     settings = settings_of(BuildSettings, args.sets, flags, what="setting of a build")
@@ -119,15 +118,13 @@ def _print_dropped(manifest: Manifest) -> None:
         print_line(f"  {n:>12,}  {reason}" + (f"  (first: {places[reason]})" if reason in places else ""))
 
 
-def _show_stats(folder: Path) -> None:
+def _show_counts(folder: Path) -> None:
     """Print the counts of a corpus."""
     from erda.corpus.corpus_store import CorpusStore
 
     store = CorpusStore.open(folder)
-    counts = asdict(store.stats()) | {"version": store.digest[:12]}
-    counts["excluded"] = ", ".join(store.manifest.excluded_from) or "nothing"
-    shown = {name: one if isinstance(one, str) else f"{one:,.10g}" for name, one in counts.items()}
-    print_columns("<<", [(name.removeprefix("n_").replace("_", " "), one) for name, one in shown.items()])
+    counts = {name: f"{n:,}" for name, n in store.counts().items()} | {"version": store.digest[:12]}
+    print_columns("<<", [*counts.items(), ("excluded", ", ".join(store.manifest.excluded_from) or "nothing")])
     print_line("Sources (rows before removing duplicates):")
     for source in store.manifest.sources:
         print_line(f"  {source.n_rows:>12,}  {Path(source.path).name}")
@@ -195,7 +192,7 @@ def _print_augmentation(found: Augmentation) -> None:
 def train_model(args: argparse.Namespace) -> None:
     """Train a similarity model and print its measures before and after."""
     from erda.corpus.similarity_run import run_training
-    from erda.corpus.training_pairs import TrainCommandSettings
+    from erda.corpus.training_batches import TrainCommandSettings
 
     settings = settings_of(TrainCommandSettings, args.sets, {}, what="setting of a training")
     asked = {**chosen(args, "encoder", "out", "validation"), "command": shlex.join(["erda", *sys.argv[1:]])}

@@ -48,23 +48,6 @@ class CorpusSentence:
     example: Example
 
 
-@dataclass(frozen=True, slots=True)
-class CorpusStats:
-    """Counts over all rows. `repeated_pairs` are the entity pairs with two or more sentences."""
-
-    n_rows: int
-    n_sentences: int
-    n_pairs: int
-    repeated_pairs: int
-    rows_of_repeated: int
-    n_entities: int
-    n_documents: int
-    length_mean: float
-    length_median: float
-    length_p95: float
-    length_max: int
-
-
 class CorpusStore:
     """A finished corpus. `open` verifies its files."""
 
@@ -131,40 +114,17 @@ class CorpusStore:
             query = f"SELECT {_FIELDS} FROM corpus WHERE row >= {left} AND row < {min(left + size, stop)} ORDER BY row"
             yield [_sentence(record) for record in self._query(query).fetchall()]
 
-    def rows_of_heads(self, n_pairs: int, *, seed: int) -> np.ndarray:
-        """Draw head entities at random until their rows hold about `n_pairs` sentence pairs with the same two entities.
-
-        All rows of a head come together, so they also hold hard negatives: the same head with another tail.
+    def counts(self) -> dict[str, int]:
+        """Count rows, sentences, documents, entity pairs (also those with two or more sentences) and entities."""
+        query = """
+            SELECT count(*) AS rows, count(DISTINCT sentence) AS sentences, count(DISTINCT source) AS documents,
+            (SELECT count(*) FROM pairs) AS pairs, (SELECT count(*) FROM pairs WHERE n > 1) AS "repeated pairs",
+            (SELECT count(DISTINCT entity) FROM (SELECT unnest([head_key, tail_key]) AS entity FROM pairs)) AS entities
+            FROM corpus
         """
-        query = f"""
-            WITH pairs AS (SELECT head_key, count(*) // 2 AS n FROM corpus GROUP BY head_key, tail_key),
-            heads AS (SELECT head_key, sum(n) AS n FROM pairs GROUP BY head_key),
-            drawn AS (
-                SELECT head_key, sum(n) OVER (ORDER BY md5(concat_ws(':', {seed:d}, head_key)), head_key) - n AS before
-                FROM heads
-            )
-            SELECT row FROM corpus SEMI JOIN (SELECT head_key FROM drawn WHERE before < {n_pairs:d}) USING (head_key)
-            ORDER BY row
-        """
-        return np.asarray(self._query(query).fetchnumpy()["row"], np.int64)
-
-    def stats(self) -> CorpusStats:
-        """Count over the whole corpus; large groups spill to disk."""
-        counts: dict[str, Any] = {}
-        for query in (
-            "SELECT count(*) AS n_rows, count(DISTINCT source) AS n_documents, avg(n) AS length_mean, "
-            "median(n) AS length_median, quantile_cont(n, 0.95) AS length_p95, max(n) AS length_max "
-            "FROM (SELECT source, length(text) - length(replace(text, ' ', '')) + 1 AS n FROM corpus)",
-            "SELECT count(*) AS n_pairs, count(*) FILTER (n > 1) AS repeated_pairs, "
-            "coalesce(sum(n) FILTER (n > 1), 0)::BIGINT AS rows_of_repeated "
-            "FROM (SELECT count(*) AS n FROM corpus GROUP BY hash(head_key, tail_key))",
-            "SELECT count(DISTINCT key) AS n_entities "
-            "FROM (SELECT unnest([hash(head_key), hash(tail_key)]) AS key FROM corpus)",
-            "SELECT count(DISTINCT sentence) AS n_sentences FROM corpus",
-        ):
-            found = self._query(query)
-            counts |= zip((column[0] for column in found.description), found.fetchall()[0], strict=True)
-        return CorpusStats(**counts)
+        pairs = "WITH pairs AS (SELECT head_key, tail_key, count(*) AS n FROM corpus GROUP BY head_key, tail_key)"
+        found = self._query(f"{pairs} {query}")
+        return dict(zip((column[0] for column in found.description), found.fetchall()[0], strict=True))
 
     def _query(self, query: str) -> Any:
         with disk_faults(self.folder):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from erda.corpus.training_pairs import MAX_PIECES
+from erda.corpus.training_batches import MAX_PIECES
 from erda.encoders import TransformerSettings, check_device
 from erda.encoders.adapter import SETTINGS_FILE, TrainedWeights, fingerprint_of
 from erda.encoders.contract import unit_rows
@@ -68,11 +68,6 @@ class SimilarityModel:
         `blank_names` replaces every entity name by a mask.
         """
         return unit_rows(self.encoder.embed(examples, blanked=blank_names, batch_size=batch_size))
-
-    @torch.no_grad()
-    def encode_packed(self, sentences: PackedSentences, rows: np.ndarray, *, blank_names: bool = False) -> Tensor:
-        """Encode some rows of packed sentences as unit vectors on the model's device: [n_rows, dim]."""
-        return self.encode_shown(sentences, Shown.whole(rows, blank_names=blank_names))
 
     @torch.no_grad()
     def encode_shown(self, sentences: PackedSentences, shown: Shown) -> Tensor:

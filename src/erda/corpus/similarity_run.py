@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from erda.corpus.training_pairs import NONE, PairRows, PairSet, TrainCommandSettings, mine_pairs, read_pair_rows
+from erda.corpus.training_batches import NONE, PairSet, TrainCommandSettings, mine_pairs
+from erda.corpus.training_pairs import PairRows, read_pair_rows
 from erda.encoders import check_device
+from erda.encoders.packed import Shown
 from erda.encoders.weights import find_model
 from erda.files import data_folder, write_json
 from erda.types import Example
@@ -63,7 +65,7 @@ def neighbour_agreement(vectors: np.ndarray, relations: Sequence[str], *, block_
 def pair_auc(model: SimilarityModel, rows: PairRows, pairs: PairSet, *, blank_names: bool = False) -> float:
     """AUC of S(first).S(second) against S(first).S(negative); every pair needs a negative."""
     used, where = np.unique(np.stack([pairs.first, pairs.second, pairs.negative]), return_inverse=True)
-    vectors = model.encode_packed(rows.sentences, used, blank_names=blank_names).cpu().numpy()
+    vectors = model.encode_shown(rows.sentences, Shown.whole(used, blank_names=blank_names)).cpu().numpy()
     first, second, negative = vectors[where.reshape(3, -1)]
     return auc((first * second).sum(axis=1), (first * negative).sum(axis=1))
 
@@ -120,8 +122,7 @@ def run_training(
     default = data_folder() / VALIDATION_FILE
     labelled = read_jsonl(validation or default).examples if validation or default.is_file() else ()
     tokenizer = load_tokenizer(folder, mode="markers")
-    spare = None if settings.limit is None else int(2 * settings.limit / (1 - settings.held_out)) + 1
-    rows = read_pair_rows(paths, tokenizer, limit=spare, seed=how.seed)
+    rows = read_pair_rows(paths, tokenizer)
     among, outside = rows.split(settings.held_out)
     pairs = mine_pairs(rows, outside, seed=how.seed)
 

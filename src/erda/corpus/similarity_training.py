@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy, kl_div, normalize, softplus
 
-from erda.corpus.training_pairs import Batch, Batches, Machine, PairRows, TrainingSettings, as_taught
+from erda.corpus.training_batches import Batch, Batches, Machine, TrainingSettings, as_taught
+from erda.corpus.training_pairs import PairRows
 from erda.encoders import TransformerSettings
 from erda.encoders.adapter import KINDS, SETTINGS_FILE, TrainedSettings, TrainedWeights
 from erda.encoders.packed import SentenceBatches, on_device

@@ -38,15 +38,14 @@ N_ITERATIONS = 8
 _QUERIES = 400
 _TOLERANCE = 1e-5  # products that differ by less are equal
 _EFFORTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-_SPARES = (16, 32, 64, 128, 256)
+SPARE = 128  # rows beyond those requested that are rescored
 
 
 @dataclass(frozen=True, slots=True)
 class SearchEffort:
-    """Search parameters of an index: nprobe (0: exact), extra rows to rescore; and recall@1 against exact search."""
+    """The nprobe of an index (0: exact), and its recall@1 against exact search."""
 
     effort: int = 0
-    spare: int = 0
     recall: float = 1.0
 
 
@@ -108,7 +107,7 @@ class VectorIndex:
         vectors = np.ascontiguousarray(vectors, np.float32)
         if self.about.factory == "Flat":
             return Neighbours(*self.index.search(vectors, min(k, self.about.n_rows)))
-        _, rows = self.index.search(vectors, min(k + self.about.search.spare, self.about.n_rows))
+        _, rows = self.index.search(vectors, min(k + SPARE, self.about.n_rows))
         scores = rescore(self.shards, vectors, rows)
         order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         return Neighbours(np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1))
@@ -199,10 +198,7 @@ def choose_factory(n_rows: int, dim: int) -> str:
 
 
 def tune(index: Any, shards: VectorShards) -> SearchEffort:
-    """Set the least effort of an IVF index that reaches `TARGET_RECALL` on a sample of rows, or the best effort.
-
-    Effort is chosen first, with the maximum number of spare rows, then the number of spare rows.
-    """
+    """Set the least effort of an IVF index that reaches `TARGET_RECALL` on a sample of rows, or the best effort."""
     import faiss
 
     asked = np.unique(np.linspace(0, len(shards) - 1, min(_QUERIES, len(shards))).astype(np.int64))
@@ -212,13 +208,10 @@ def tune(index: Any, shards: VectorShards) -> SearchEffort:
     lists = faiss.extract_index_ivf(index)
     for effort in _EFFORTS:
         lists.nprobe = effort
-        _, rows = index.search(queries, min(2 + _SPARES[-1], len(shards)))
+        _, rows = index.search(queries, min(2 + SPARE, len(shards)))
         scores = rescore(shards, queries, rows)
         scores[rows == asked[:, None]] = -np.inf
-        good = np.maximum.accumulate(scores, axis=1) >= best[:, None] - _TOLERANCE
-        recalls = [float(good[:, : 2 + spare][:, -1].mean()) for spare in _SPARES]
-        enough = next((i for i, recall in enumerate(recalls) if recall >= min(TARGET_RECALL, recalls[-1])), -1)
-        tried.append(SearchEffort(effort, _SPARES[enough], recalls[enough]))
+        tried.append(SearchEffort(effort, float((scores.max(axis=1) >= best - _TOLERANCE).mean())))
         if tried[-1].recall >= TARGET_RECALL:
             break
     most = max(one.recall for one in tried)
