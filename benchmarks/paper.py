@@ -15,8 +15,8 @@ from time import perf_counter
 
 from erda.benchmark.experiments import PERCENT, Line
 from erda.benchmark.measures import ALL_SEEN, CANDIDATES
+from erda.benchmark.paper.paper_plan import run_paper
 from erda.benchmark.paper.paper_tables import choose_tables, paper_layout
-from erda.benchmark.paper.run_paper import run_paper
 from erda.benchmark.records import Record, read_records
 from erda.benchmark.report.comparison import compare_lines, different_streams
 from erda.benchmark.report.published import find_published
@@ -126,7 +126,7 @@ def time_table(
     if done.faults:
         raise RecordError(join_faults(done.faults))
     limit = LIMITS.get(table) if seeds is None else None  # targets apply to all six orders
-    name = f"table '{table}', {done.n_runs} runs, {n_processes} processes"
+    name = f"table '{table}', {done.n_new} runs, {n_processes} processes"
     return [Figure(name, minutes, "min", f"<= {limit}" if limit else "")]
 
 

@@ -7,7 +7,7 @@ from toy_paper import TINY, WITHOUT_AUGMENTATION, small_table
 
 import tsne
 from erda.benchmark.experiments import group_records
-from erda.benchmark.paper.run_paper import run_paper
+from erda.benchmark.paper.paper_plan import run_paper
 from erda.benchmark.records import read_records
 from erda.benchmark.report.figures import paint
 from erda.settings.load import given_values

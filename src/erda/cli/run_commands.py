@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from erda.cli.checking import Commands, add_command, positive
-from erda.cli.printing import print_fault, print_line, print_note, print_tables
+from erda.cli.printing import print_fault, print_line, print_tables
 from erda.cli.settings_options import add_sets, add_settings, load_settings, read_given
 from erda.errors import ErdaError, join_faults, merge_faults
 
@@ -54,8 +54,7 @@ def run_methods(options: argparse.Namespace) -> None:
     for note in {note.partition(":")[0]: note for note in reversed(notes)}.values():
         print_line(f"Note: {note}.")
     if finished.records:
-        n_new = len(finished.records) - finished.n_found
-        print_line(f"Runs done: {n_new}; already there: {finished.n_found}. Records: {options.out}")
+        print_line(f"Runs done: {finished.n_new}; already there: {finished.n_found}. Records: {options.out}")
         print_line(f"Tables and figures: erda report {options.out}")
     if finished.faults:
         raise ErdaError(f"Runs that failed: {len(finished.faults)}\n{join_faults(merge_faults(finished.faults))}")
@@ -63,8 +62,8 @@ def run_methods(options: argparse.Namespace) -> None:
 
 def reproduce_paper(options: argparse.Namespace) -> None:
     """Run the selected tables, write the report, and list missing runs."""
+    from erda.benchmark.paper.paper_plan import run_paper
     from erda.benchmark.paper.paper_tables import choose_tables, paper_layout
-    from erda.benchmark.paper.run_paper import run_paper
     from erda.benchmark.report.report_files import write_report
 
     tables = choose_tables(options.tables)
@@ -74,10 +73,8 @@ def reproduce_paper(options: argparse.Namespace) -> None:
         return
     options.kept = f"Finished runs are kept in {options.out}; the same command continues."
     done = run_paper(tables, out=options.out, changes=read_given(options), n_processes=options.jobs)
-    for line in done.left_out:
-        print_note(f"skipped (see above): {line.splitlines()[0].partition(';')[0]}")
-    print_line(f"Runs done: {done.n_runs}; already there: {done.n_found}; faults: {len(done.faults)}. {options.out}")
-    if done.n_runs or done.n_found:
+    print_line(f"Runs done: {done.n_new}; already there: {done.n_found}; faults: {len(done.faults)}. {options.out}")
+    if done.records:
         report = write_report(options.out, layout=paper_layout)
         for fault in report.faults:
             print_fault(fault)

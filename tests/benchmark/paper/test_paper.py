@@ -9,8 +9,8 @@ import pytest
 from toy_paper import CHANGES, FOLDER, SEQRUN, SMALL, TINY, WITHOUT_AUGMENTATION, small_table
 
 from erda.benchmark.paper import paper_plan as plan_module
+from erda.benchmark.paper.paper_plan import run_paper
 from erda.benchmark.paper.paper_tables import paper_layout
-from erda.benchmark.paper.run_paper import run_paper
 from erda.benchmark.records import read_records
 from erda.cli.main import main
 from erda.errors import ModelError
@@ -26,9 +26,9 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Output of the main table (two rows) and of `tsne` (one row) on two small tasks."""
     out = tmp_path_factory.mktemp("paper")
     result = run_paper([small_table("main")], out=out, changes=CHANGES, show=False)
-    assert (result.n_runs, result.n_found, result.faults, result.left_out) == (2, 0, (), ())
+    assert (result.n_new, result.n_found, result.faults) == (2, 0, ())
     result = run_paper([TSNE], out=out, changes=given_values(TINY), show=False)
-    assert (result.n_runs, result.n_found, result.faults, result.left_out) == (1, 0, (), ())
+    assert (result.n_new, result.n_found, result.faults) == (1, 0, ())
     return out
 
 
@@ -48,7 +48,7 @@ def test_finished_runs_are_not_repeated_and_need_no_weights(done: Path, monkeypa
     monkeypatch.setattr(plan_module, "build_run_encoder", never)
     before = {path: path.stat().st_mtime_ns for path in done.rglob("*.json") if path.name == "record.json"}
     again = run_paper([small_table("main")], out=done, changes=CHANGES, show=False)
-    assert (again.n_runs, again.n_found, again.left_out) == (0, 2, ())
+    assert (again.n_new, again.n_found) == (0, 2)
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
@@ -56,7 +56,7 @@ def test_a_truncated_record_is_a_fault_and_the_other_runs_continue(copied: Path)
     record = copied / FOLDER / "plain/seqrun/100/record.json"
     record.write_text(record.read_text()[:200])
     result = run_paper([small_table("main")], out=copied, changes=CHANGES, show=False)
-    assert (result.n_runs, result.n_found) == (0, 1)
+    assert (result.n_new, result.n_found) == (0, 1)
     assert len(result.faults) == 1
     assert "is not valid JSON" in result.faults[0]
     assert "Delete it and run again" in result.faults[0]
@@ -67,7 +67,7 @@ def test_a_row_with_other_settings_is_rejected_and_the_others_continue(copied: P
     other = replace(SEQRUN, settings={"batch_size": 3})
     changes = given_values({**SMALL, "seeds": 110})
     result = run_paper([small_table("main", other, WITHOUT_AUGMENTATION)], out=copied, changes=changes, show=False)
-    assert (result.n_runs, result.n_found) == (1, 0)
+    assert (result.n_new, result.n_found) == (1, 0)
     assert len(result.faults) == 1
     assert result.faults[0].startswith(f"seqrun: {copied / FOLDER}/plain/seqrun/100 holds")
     assert "method.batch_size: " in result.faults[0]

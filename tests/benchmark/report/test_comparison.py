@@ -14,7 +14,7 @@ from erda.benchmark.records import Record
 from erda.benchmark.report.comparison import compare_all, p_value
 from erda.benchmark.report.published import find_published
 from erda.benchmark.report.report_files import experiment_section
-from erda.benchmark.report.result_tables import comparison_table, orders_table, published_table
+from erda.benchmark.report.result_tables import comparison_table, published_table, runs_table
 from erda.benchmark.report.table_formats import to_csv, to_markdown, to_terminal
 from erda.benchmark.statistics import Summary
 from erda.errors import RecordError
@@ -72,15 +72,15 @@ def test_lines_without_a_row_of_the_paper_show_a_dash(template: Record) -> None:
 
 def test_no_published_table_without_published_numbers(template: Record) -> None:
     assert published_table(experiment(template, ENDS, shots=2)) is None
-    assert orders_table(experiment(template, ENDS, shots=2)) is None
+    assert "paper" not in runs_table(experiment(template, ENDS, shots=2)).columns
 
 
 def test_task_orders_are_compared_run_by_run(template: Record) -> None:
-    table = orders_table(experiment(template, ENDS))
-    assert table is not None
-    assert [row[0] for row in table.rows] == ["erda"] * 6 + ["idlvq-c"] * 6
-    assert table.rows[1] == ("erda", "110", "53.00", "55.59", "-2.59", "stream-1")
-    assert orders_table(experiment(template, ENDS, order_family="sckd")) is None
+    table = runs_table(experiment(template, ENDS))
+    shown = {row[:2]: row[-3:] for row in table.rows}
+    assert shown["erda", 110] == ("53.00", "55.59", "stream-1")
+    assert shown["emr", 110][1] is None
+    assert "paper" not in runs_table(experiment(template, ENDS, order_family="sckd")).columns
 
 
 def test_the_reference_is_compared_with_each_line(template: Record) -> None:

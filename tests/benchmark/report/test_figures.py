@@ -8,10 +8,9 @@ from matplotlib.axes import Axes
 from toy_runs import grouped, toy_record, with_noise
 
 from erda.benchmark.experiments import Experiment, group_records
-from erda.benchmark.records import read_records, unpack_predictions
+from erda.benchmark.records import read_records
 from erda.benchmark.report import figures as module
 from erda.benchmark.report.figures import Figure, Panel, accuracy_figure, paint, save_figure, sweep_figure
-from erda.benchmark.report.result_tables import mistakes_table
 from erda.errors import RecordError
 
 
@@ -63,25 +62,6 @@ def test_a_sweep_needs_two_values(setting: str, tmp_path: Path) -> None:
     (experiment,) = grouped([toy_record(tmp_path)])
     with pytest.raises(RecordError):
         sweep_figure(experiment, setting)
-
-
-# -- mistakes ----------------------------------------------------------------------------------------------------------
-
-
-def test_mistakes_equal_a_plain_loop(tmp_path: Path) -> None:
-    records = [toy_record(tmp_path, seed=seed) for seed in (1, 2)]
-    experiment = read_experiment(tmp_path)
-    mistakes: dict[tuple[int, int], int] = {}
-    for record in records:
-        packed = unpack_predictions(record)
-        for pair in zip(packed["gold"].tolist(), packed["all-seen"].tolist(), strict=True):
-            if pair[0] != pair[1]:
-                mistakes[pair] = mistakes.get(pair, 0) + 1
-    table = mistakes_table(experiment.lines[0], experiment)
-    assert table is not None
-    assert [row[3] for row in table.rows] == sorted(mistakes.values(), reverse=True)[:10]
-    assert {row[4] for row in table.rows} == {16}  # 8 examples per relation and stream
-    assert {row[0] for row in table.rows} <= {*records[0].relation_names.values()}
 
 
 # -- painting ----------------------------------------------------------------------------------------------------------

@@ -8,9 +8,9 @@ import pytest
 from toy_runs import grouped, toy_record, with_noise
 
 from erda.benchmark.measures import ALL_SEEN, CANDIDATES
-from erda.benchmark.records import write_record
+from erda.benchmark.records import Records, write_record
 from erda.benchmark.report import report_files as module
-from erda.benchmark.report.report_files import write_report
+from erda.benchmark.report.report_files import Section, experiment_sections, write_report
 from erda.benchmark.report.result_tables import accuracy_table, cost_table, final_table, runs_table
 from erda.benchmark.statistics import Summary
 from erda.errors import RecordError, WriteError
@@ -78,7 +78,7 @@ def test_a_report_writes_all_tables_figures_and_the_page(tmp_path: Path) -> None
     found = write_report(tmp_path)
     names = {path.name for path in found.files}
     assert all(map(module._WRITTEN.fullmatch, names)), "the next report recognises the files"
-    tables = ("accuracy-all-seen", "accuracy-candidates", "final", "mistakes", "cost", "runs")
+    tables = ("accuracy-all-seen", "accuracy-candidates", "final", "cost", "runs")
     tables += ("comparison-all-seen", "comparison-candidates")
     assert names == {f"{table}.{end}" for table in tables for end in ("md", "csv")} | {
         "curve.png",
@@ -154,14 +154,19 @@ def test_files_of_an_earlier_report_are_removed_and_no_others(tmp_path: Path) ->
 
 @pytest.mark.usefixtures("unpainted")
 def test_an_unsupported_view_is_noted_and_the_others_are_written(tmp_path: Path) -> None:
-    write_record(tmp_path / "toy/1", replace(toy_record(tmp_path, seed=1), packed={}))
-    found = write_report(tmp_path)
+    write_record(tmp_path / "toy/1", toy_record(tmp_path, seed=1))
+
+    def layout(found: Records) -> tuple[Section, ...]:
+        (section,) = experiment_sections(found)
+        return (replace(section, views=("curve", "sweep"), setting="noise"),)
+
+    found = write_report(tmp_path, layout=layout)
     (note,) = found.notes
-    assert "toy 1 holds no predictions" in note
+    assert "nothing is swept" in note
     assert not found.faults
     assert (tmp_path / "report/curve.svg").exists()
-    assert not (tmp_path / "report/mistakes.md").exists()
-    assert "toy 1 holds no predictions" in (tmp_path / "report/report.md").read_text()
+    assert not (tmp_path / "report/sweep.svg").exists()
+    assert "nothing is swept" in (tmp_path / "report/report.md").read_text()
 
 
 def test_missing_records_and_an_unwritable_folder_are_errors(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Runs of the paper's tables with the user's changes, validated before the first run starts.
+"""Plan and run the paper's tables with the user's changes, which are validated before the first run starts.
 
 All invalid changes are reported in one `SettingsError`. Tables and rows whose data, weights or corpus are missing on
 this machine are skipped and reported.
@@ -6,13 +6,23 @@ this machine are skipped and reported.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from erda.benchmark.paper.paper_tables import PaperRow, PaperTable
-from erda.benchmark.run.planned_runs import CacheSettings, PlannedRun
-from erda.errors import DataError, ErdaError, ModelError, SettingsError, join_faults, merge_faults, unknown_name
+from erda.benchmark.run.planned_runs import CacheSettings, Finished, PlannedRun, run_planned
+from erda.errors import (
+    DataError,
+    ErdaError,
+    ModelError,
+    SettingsError,
+    join_faults,
+    merge_faults,
+    one_line,
+    unknown_name,
+)
 from erda.methods import METHODS
 from erda.settings.build import build_run_encoder, open_run_stream
 from erda.settings.load import Layer, given_values, layers_of, preset_names, settings_from
@@ -30,6 +40,22 @@ class PaperPlan:
     runs: tuple[PlannedRun, ...]
     left_out: tuple[str, ...]
     cache: CacheSettings
+
+
+def run_paper(
+    tables: Iterable[PaperTable], *, out: Path, changes: Layer = NO_CHANGES, n_processes: int = 1, show: bool = True
+) -> Finished:
+    """Run every row of the tables; report faults and continue. Runs of several tables run once, finished ones never.
+
+    `changes` apply to every table: fewer seeds, another dataset, smaller streams. `show` prints skipped tables and a
+    progress bar on stderr.
+    """
+    plan = plan_runs(tables, out=out, changes=changes)
+    if not plan.runs:
+        raise SettingsError(f"No table can be run.\n{join_faults(plan.left_out)}")
+    for line in plan.left_out if show else ():
+        print(one_line(f"skipped: {line}"), file=sys.stderr)
+    return run_planned(plan.runs, cache=plan.cache, n_processes=n_processes, show_bars=show)
 
 
 def plan_runs(tables: Iterable[PaperTable], *, out: Path, changes: Layer = NO_CHANGES) -> PaperPlan:

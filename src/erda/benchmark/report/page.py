@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 HERE = Path(__file__).parent
-FOLDED = ("runs", "orders")  # long tables, collapsed
+FOLDED = ("runs",)  # long tables, collapsed
 DENSE = 8  # columns; wider tables show deviations below their means
 MOST_DETAILED = 3  # pages with more sections list no tables and figures in the contents
 NAMES = {"md": "Markdown", "csv": "CSV", "png": "PNG", "svg": "SVG"}

@@ -24,7 +24,7 @@ from erda.files import remove_own, write_bytes
 FOLDER = "report"
 PAGE, MARKDOWN = "index.html", "report.md"  # MARKDOWN: of each section
 # names of all files that a report may write; files with other names are never touched
-_TABLES = "accuracy-[^/]+|final|published|comparison-[^/]+|mistakes|cost|runs|orders"
+_TABLES = "accuracy-[^/]+|final|published|comparison-[^/]+|cost|runs"
 _FIGURES = "curve|sweep"
 _WRITTEN = re.compile(
     rf"({_TABLES})\.({'|'.join(WRITERS)})|({_FIGURES})\.({'|'.join(FORMATS)})|{re.escape(MARKDOWN)}|{re.escape(PAGE)}"
@@ -143,9 +143,8 @@ VIEWS: dict[str, Callable[[Section], Iterable[Item | None]]] = {
     "comparison": _comparison,
     "curve": lambda one: [accuracy_figure(one.experiment)],
     "sweep": lambda one: [sweep_figure(one.experiment, one.setting)],
-    "mistakes": lambda one: [results.mistakes_table(one.reference_line, one.experiment)],
     "cost": lambda one: [results.cost_table(one.experiment)],
-    "runs": lambda one: [results.runs_table(one.experiment), results.orders_table(one.experiment)],
+    "runs": lambda one: [results.runs_table(one.experiment)],
 }
 DEFAULT_VIEWS = tuple(view for view in VIEWS if view != "sweep")
 ONLY_FIGURES = ("curve", "sweep")

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from erda.benchmark.experiments import PERCENT, Experiment, Line
-from erda.benchmark.measures import ALL_SEEN, CANDIDATES
-from erda.benchmark.records import Record, unpack_predictions
+from erda.benchmark.measures import CANDIDATES
+from erda.benchmark.records import Record
 from erda.benchmark.report.comparison import compare_all, p_value
 from erda.benchmark.report.published import find_published
 from erda.benchmark.report.table_formats import Cell, Cells, ResultTable
 from erda.benchmark.statistics import Summary
-from erda.errors import RecordError
 
-N_MISTAKES = 10
 OURS = "ours"
 MEAN_NOTE = "Mean ± standard deviation (n - 1) over n streams."
 OVER_RELATIONS = "95 % over relations"
@@ -125,19 +122,25 @@ def cost_table(experiment: Experiment) -> ResultTable:
 
 
 def runs_table(experiment: Experiment) -> ResultTable:
-    """Accuracy of every run after the last task, with its stream."""
+    """Accuracy of every run after the last task, with its stream; the paper's where it prints single runs."""
+    published = {line.label: own.by_seed for line in experiment.lines if (own := find_published(line.first))}
+    has_paper = any(published.values())
 
     def row(line: Line, record: Record) -> Cells:
         last = [record.after("accuracy", protocol, -1) for protocol in experiment.protocols]
         shown = [one if one is None else f"{PERCENT * one:.2f}" for one in last]
-        return (line.label, record.seed, *shown, record.digest[:8])
+        theirs = published.get(line.label, {}).get(str(record.seed))
+        paper = [f"{theirs[-1]:.2f}" if theirs else None] if has_paper else []
+        return (line.label, record.seed, *shown, *paper, record.digest[:8])
 
+    notes = ["Runs with the same stream learned and answered the same examples."]
+    notes += [f"Paper: Qin and Joty (2022), Table 5, protocol {CANDIDATES}; its run 1 is the first seed."] * has_paper
     return ResultTable(
         name="runs",
         title=f"Every run after task {experiment.n_tasks} (%): {experiment.title}",
-        columns=("method", "seed", *experiment.protocols, "stream"),
+        columns=("method", "seed", *experiment.protocols, *(["paper"] if has_paper else []), "stream"),
         rows=tuple(row(line, record) for line in experiment.lines for record in line.records),
-        notes=("Runs with the same stream learned and answered the same examples.",),
+        notes=tuple(notes),
     )
 
 
@@ -174,30 +177,6 @@ def published_table(experiment: Experiment) -> ResultTable | None:
     )
 
 
-def orders_table(experiment: Experiment) -> ResultTable | None:
-    """Each run beside the paper's table of task orders; None if no line has a row there."""
-    rows: list[Cells] = []
-    for line in experiment.lines:
-        row = find_published(line.first)
-        for record in line.records if row else ():
-            theirs = row.by_seed.get(str(record.seed)) if row else None
-            own = record.after("accuracy", CANDIDATES, -1)
-            if theirs and own is not None:
-                last = PERCENT * own
-                shown = (f"{last:.2f}", f"{theirs[-1]:.2f}", points(last - theirs[-1]))
-                rows.append((line.label, str(record.seed), *shown, record.digest[:8]))
-    if not rows:
-        return None
-    return ResultTable(
-        name="orders",
-        title=f"Task orders after task {experiment.n_tasks} (%), protocol {CANDIDATES}: {experiment.title}",
-        columns=("method", "seed", OURS, "paper", "difference", "stream"),
-        rows=tuple(rows),
-        notes=("Paper: Qin and Joty (2022), Table 5; its run 1 is the first seed of the order family, and so on.",),
-        text_columns=2,
-    )
-
-
 # -- comparisons -------------------------------------------------------------------------------------------------------
 
 
@@ -227,37 +206,6 @@ def comparison_table(experiment: Experiment, reference: str, protocol: str) -> R
             *(f"{one.second}: {one.note}" for one in family.comparisons if one.note),
             *family.refused,
         ),
-    )
-
-
-def mistakes_table(line: Line, experiment: Experiment) -> ResultTable | None:
-    """Table of the pairs that a line confuses most often by all-seen; None without a mistake."""
-    mistakes: Counter[tuple[str, str]] = Counter()
-    asked: Counter[str] = Counter()
-    names: dict[str, str] = {}
-    for record in line.records:
-        packed = unpack_predictions(record)
-        if ALL_SEEN not in packed:
-            raise RecordError(f"No mistakes of '{line.label}': {record.title} holds no predictions.")
-        relations = [name for task in record.order for name in task]
-        gold = [relations[number] for number in packed["gold"]]
-        asked.update(gold)
-        pairs = zip(gold, packed[ALL_SEEN].tolist(), strict=True)
-        mistakes.update((own, relations[n]) for own, n in pairs if n < len(relations) and relations[n] != own)
-        names |= record.relation_names
-    if not mistakes:
-        return None
-    worst = sorted(mistakes.items(), key=lambda pair: (-pair[1] / asked[pair[0][0]], pair[0]))[:N_MISTAKES]
-    return ResultTable(
-        name="mistakes",
-        title=f"Most frequent mistakes of {line.label} after task {experiment.n_tasks}: {experiment.title}",
-        columns=("relation", "taken for", "share (%)", "times", "questions"),
-        rows=tuple(
-            (names.get(gold, gold), names.get(best, best), f"{PERCENT * n / asked[gold]:.1f}", n, asked[gold])
-            for (gold, best), n in worst
-        ),
-        notes=(f"By the best score among all relations, over {len(line.records)} streams together.",),
-        text_columns=2,
     )
 
 

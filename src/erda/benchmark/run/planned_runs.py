@@ -73,6 +73,11 @@ class Finished:
     n_found: int
     faults: tuple[str, ...]
 
+    @property
+    def n_new(self) -> int:
+        """Number of runs that were not there before."""
+        return len(self.records) - self.n_found
+
 
 def run_experiment(
     settings: RunSettings,
