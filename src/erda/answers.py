@@ -1,4 +1,4 @@
-"""The answers and reports of an extractor, as frozen values."""
+"""The answers and reports of an extractor, as frozen values. Its classes are public names."""
 
 from __future__ import annotations
 
@@ -14,24 +14,6 @@ from erda.types import Entity, Example
 
 if TYPE_CHECKING:
     import networkx as nx
-
-__all__ = [
-    "Answer",
-    "Evaluation",
-    "Explanation",
-    "Extraction",
-    "Moved",
-    "Neighbour",
-    "Ranked",
-    "RelationScore",
-    "Suggestion",
-    "Taught",
-    "TextPlace",
-    "TripleEvaluation",
-    "Tuned",
-    "TunedRelation",
-    "WordEffect",
-]
 
 Progress = Callable[[int, int], None]  # receives (done, total)
 Pairs = Literal["likelier", "both", "all"]  # which pairs of entities to report

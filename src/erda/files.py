@@ -98,21 +98,6 @@ def write_lines(path: Path, lines: Iterable[str], *, end: str = "\n") -> None:
         file.writelines(f"{line}{end}".encode() for line in lines)
 
 
-def append_lines(path: Path, content: bytes) -> None:
-    """Append whole lines to a file and sync it to disk; a line that a kill cut short is ended first."""
-    try:
-        with path.open("ab+") as file:
-            if file.tell():
-                file.seek(-1, os.SEEK_END)
-                if file.read(1) != b"\n":
-                    file.write(b"\n")
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise WriteError(cannot_write(path, error)) from error
-
-
 def write_json(path: Path, value: Any) -> None:
     """Write a value (plain, a dataclass or a model) as JSON. NaN and infinity raise."""
     write_bytes(path, (json.dumps(_plain(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
@@ -290,8 +275,7 @@ def verify_sha256(
     """Reject a file that is missing or has another sha256."""
     if not path.is_file():
         raise error(f"{path} is missing. {remedy}")
-    got = sha256_of(path, error=error)
-    if got != expected:
+    if (got := sha256_of(path, error=error)) != expected:
         size = path.stat().st_size
         raise error(
             f"{path} is damaged or of another version: expected sha256 {expected}, got {got} ({size:,} bytes). {remedy}"

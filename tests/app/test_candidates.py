@@ -100,16 +100,16 @@ def embedded(monkeypatch: pytest.MonkeyPatch) -> list[Example]:
 
 def test_vectors_are_kept_for_the_next_session(extractor: Extractor, embedded: list[Example]) -> None:
     with open_review(extractor, ROWS) as review:
-        order = [review.current]
+        order = [review.view.current]
         n_first = len(embedded)
         assert n_first >= 2 * len(ROWS)
     with open_review(open_toy(extractor.folder), ROWS) as review:
-        assert review.current == order[0]
+        assert review.view.current == order[0]
     assert len(embedded) == n_first
     (file,) = (extractor.folder / FOLDER).glob("vectors-*.npz")
     file.write_bytes(b"damaged")
     with open_review(extractor, ROWS) as review:
-        assert review.current == order[0]
+        assert review.view.current == order[0]
     assert len(embedded) == 2 * n_first
 
 
@@ -123,8 +123,8 @@ def test_many_pairs_are_embedded_in_parts_the_promising_ones_first(
         assert embedded[0].tokens == ("Bob", "was", "born", "in", "Oslo", ".")
         n_before = len(embedded)
         assert n_before < 2 * len(rows)
-        while review.current:
-            review.skip()
+        while review.view.current:
+            review.judge(holds=None)
         assert len({pair_key(one) for one in embedded}) == 2 * len(rows)
     assert done[-1][0] == done[-1][1]
 
@@ -149,9 +149,9 @@ def test_suggestions_from_plain_texts(extractor: Extractor, tmp_path: Path) -> N
     extractor.judge(found[0].example, "born in")
     extractor.judge(found[1].example, "born in", holds=False)
     with open_review(extractor, ROWS, relation="born in") as review:
-        assert review.current is not None
-        skipped = review.current.example
-        review.skip()
+        assert review.view.current is not None
+        skipped = review.view.current.example
+        review.judge(holds=None)
     again = [one.example for one in extractor.suggest("born in", texts, n=100)]
     assert not {found[0].example, found[1].example, skipped} & set(again)
     file = tmp_path / "texts.csv"

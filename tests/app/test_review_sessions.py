@@ -19,9 +19,9 @@ from erda.types import pair_key
 pytestmark = pytest.mark.usefixtures("no_tagger")
 
 
-def shown(review: Review | ReviewView) -> str:
-    assert review.current is not None
-    return review.current.key
+def shown(view: ReviewView) -> str:
+    assert view.current is not None
+    return view.current.key
 
 
 def keys_left(review: Review) -> list[str]:
@@ -34,25 +34,25 @@ def test_judgements_of_a_review_are_one_version(extractor: Extractor) -> None:
     keys = []
     with open_review(extractor, ROWS) as review:
         for holds in (True, False, True):
-            keys.append(shown(review))
+            keys.append(shown(review.view))
             review.judge(holds=holds)
         assert extractor.version.number == before, "nothing is written to the store yet"
-        keys.append(shown(review))
-        review.skip()
-        assert shown(review) not in keys
-        found = review.progress
+        keys.append(shown(review.view))
+        review.judge(holds=None)
+        assert shown(review.view) not in keys
+        found = review.view.progress
         assert (found.n_judged, found.right, sum(found.n_yes.values())) == (3, (True, False, True), 2)
     assert extractor.version.number == before + 1
     assert extractor.history()[-1].what == "judged 3 sentences: 2 right, 1 wrong"
     assert sum(len(one.counterexamples) for one in extractor.version.state.known) == 1
     with open_review(extractor, ROWS) as review:
         assert extractor.version.number == before + 1
-        assert review.progress.n_judged == 3
-        while review.current:
-            assert shown(review) not in keys
-            keys.append(shown(review))
-            review.skip()
-        assert review.why_nothing.startswith("Every likely pair of the text was shown")
+        assert review.view.progress.n_judged == 3
+        while review.view.current:
+            assert shown(review.view) not in keys
+            keys.append(shown(review.view))
+            review.judge(holds=None)
+        assert review.view.reason.startswith("Every likely pair of the text was shown")
     assert len(set(keys)) == len(keys)
 
 
@@ -63,16 +63,16 @@ def test_nobody_waits_for_the_ranking_by_a_new_version(extractor: Extractor, mon
         rank = pool.ranked
         monkeypatch.setattr(pool, "ranked", lambda *given, **asked: rank(*given, **asked) if go.wait(10) else [])
         for _ in range(PER_VERSION):
-            keys.append(shown(review))
+            keys.append(shown(review.view))
             review.judge(holds=True)
-        keys.append(shown(review))
+        keys.append(shown(review.view))
         assert not go.is_set(), "the next pair is there before the ranking"
         go.set()
         assert review.undo()
-        assert shown(review) == keys[PER_VERSION - 1]
-        while review.current:
-            keys.append(shown(review))
-            review.skip()
+        assert shown(review.view) == keys[PER_VERSION - 1]
+        while review.view.current:
+            keys.append(shown(review.view))
+            review.judge(holds=None)
         assert {key for key, n in Counter(keys).items() if n > 1} <= {*keys[PER_VERSION - 1 : PER_VERSION + 1]}
 
 
@@ -82,32 +82,32 @@ def test_a_review_stops_when_more_judgements_would_change_little(
     monkeypatch.setattr(CandidatePool, "expected", lambda *_: ("Fine.", True))
     with open_review(extractor, ROWS) as review:
         for _ in range(PER_VERSION):
-            last = shown(review)
+            last = shown(review.view)
             review.judge(holds=True)
-        assert (review.current, review.why_nothing, review.progress.progress) == (None, ENOUGH, "Fine.")
-        assert review.progress.n_left > 0
+        assert (review.view.current, review.view.reason, review.view.progress.progress) == (None, ENOUGH, "Fine.")
+        assert review.view.progress.n_left > 0
         assert review.undo()
-        assert shown(review) == last
+        assert shown(review.view) == last
     with open_review(extractor, ROWS) as review:
-        assert shown(review), "the next review goes on"
+        assert shown(review.view), "the next review goes on"
 
 
 def test_undo_takes_decisions_back_in_reverse_order(extractor: Extractor) -> None:
     before = extractor.version.number
     with open_review(extractor, ROWS) as review:
-        first = shown(review)
+        first = shown(review.view)
         review.judge(holds=False)
-        second = shown(review)
-        review.skip()
+        second = shown(review.view)
+        review.judge(holds=None)
         review.judge(holds=True, relation="capital of")
-        assert review.progress.n_yes == {"capital of": 1}
+        assert review.view.progress.n_yes == {"capital of": 1}
         assert review.undo()
         assert review.undo()
-        assert shown(review) == second
+        assert shown(review.view) == second
         assert review.undo()
-        assert shown(review) == first
+        assert shown(review.view) == first
         assert not review.undo()
-        assert review.progress.n_judged == 0
+        assert review.view.progress.n_judged == 0
     assert extractor.version.number == before
     assert ReviewJournal(extractor.folder / FOLDER).shown == set()
 
@@ -115,22 +115,22 @@ def test_undo_takes_decisions_back_in_reverse_order(extractor: Extractor) -> Non
 def test_pairs_of_an_undone_version_are_shown_again(extractor: Extractor) -> None:
     other = open_toy(extractor.folder)
     with open_review(extractor, ROWS) as review:
-        review.skip()
-        wrong = shown(review)
+        review.judge(holds=None)
+        wrong = shown(review.view)
         review.judge(holds=False)
     with open_review(other, ROWS) as review:
-        assert review.progress.n_judged == 1, "an extractor that was opened before loads the version first"
+        assert review.view.progress.n_judged == 1, "an extractor that was opened before loads the version first"
     judged = extractor.version.number
     extractor.undo()
     texts = [row.text for row in ROWS]
     suggested = {pair_key(one.example) for own in extractor.relations for one in extractor.suggest(own.id, texts, n=99)}
     assert wrong in suggested
     with open_review(extractor, ROWS) as review:
-        assert review.progress.n_judged == 0
+        assert review.view.progress.n_judged == 0
         assert wrong in keys_left(review)
     extractor.rollback(judged)
     with open_review(extractor, ROWS) as review:
-        assert review.progress.n_judged == 1, "the decisions of a version come back with it"
+        assert review.view.progress.n_judged == 1, "the decisions of a version come back with it"
         assert wrong not in keys_left(review)
 
 
@@ -139,16 +139,16 @@ def test_a_killed_review_loses_nothing(extractor: Extractor) -> None:
     journal.folder.mkdir()
     pool = CandidatePool(extractor.version, ROWS)
     killed = Review(extractor, SharedReview(extractor.folder, pool))
-    key = shown(killed)
+    key = shown(killed.view)
     killed.judge(holds=False)
     with (journal.folder / SHOWN).open("ab") as file:
         file.write(b'["torn')
     before = extractor.version.number
     with open_review(extractor, ROWS) as review:
         assert extractor.version.number == before + 1, "what was pending is a version now"
-        assert review.progress.n_judged == 1
-        assert shown(review) != key
-        review.skip()
+        assert review.view.progress.n_judged == 1
+        assert shown(review.view) != key
+        review.judge(holds=None)
     assert extractor.version.number == before + 1
     assert len(ReviewJournal(journal.folder).shown) == 2, "the torn line is dropped"
     assert b"[]" in (journal.folder / PENDING).read_bytes()
@@ -232,12 +232,12 @@ def test_pending_judgements_go_to_the_relation_and_not_to_its_former_name(extrac
 )
 def test_an_empty_review_says_why(extractor: Extractor, text: str, said: str) -> None:
     with open_review(extractor, [TextRow(text)]) as review:
-        assert review.current is None
-        assert review.why_nothing.startswith(said)
+        assert review.view.current is None
+        assert review.view.reason.startswith(said)
         with pytest.raises(DataError, match=said):
             review.judge(holds=True)
     with open_review(extractor, []) as review:
-        assert review.why_nothing == "The text is empty."
+        assert review.view.reason == "The text is empty."
 
 
 def test_purging_keeps_judgements_that_wait_and_no_former_name(extractor: Extractor) -> None:

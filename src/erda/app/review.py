@@ -284,7 +284,7 @@ def _taught(extractor: Extractor, keys: set[str]) -> list[Example]:
 
 
 class Review:
-    """A person's review of some texts: `current` is the pair to decide about; None if there is none left."""
+    """A person's review of some texts: `view` has the pair to decide about, or the reason why there is none."""
 
     def __init__(self, extractor: Extractor, shared: SharedReview, relation: str | None = None) -> None:
         self.extractor, self._shared = extractor, shared
@@ -311,27 +311,15 @@ class Review:
         found = present_id(self._only.id, self._only.identity, self.version.state.known)
         return self.version.known(found or self._only.id).id
 
-    @property
-    def current(self) -> Candidate | None:
-        """The pair to decide about."""
-        return self.view.current
-
-    def judge(self, *, holds: bool, relation: str | None = None) -> None:
-        """Say whether the proposed relation holds, or that another relation does."""
-        self._decide(holds, relation)
-
-    def skip(self) -> None:
-        """Decide nothing about the current pair, and do not show it again."""
-        self._decide(None)
-
-    def _decide(self, holds: bool | None, instead: str | None = None) -> None:
-        if self.current is None:
-            raise DataError(self.why_nothing)
-        key = self.current.key
-        self._shared.judge(self.version, key, holds=holds, instead=instead, relation=self.relation)
+    def judge(self, *, holds: bool | None, relation: str | None = None) -> None:
+        """Say whether the proposed relation holds, or that another one does; None skips the pair for good."""
+        if self.view.current is None:
+            raise DataError(self.view.reason)
+        key = self.view.current.key
+        self._shared.judge(self.version, key, holds=holds, instead=relation, relation=self.relation)
         self._done.append(key)
         self.view = self._next()
-        if self.view.n_waiting >= PER_VERSION or (self.view.n_waiting and self.current is None):
+        if self.view.n_waiting >= PER_VERSION or (self.view.n_waiting and self.view.current is None):
             self.save()
             self.view = self._next()
 
@@ -350,16 +338,6 @@ class Review:
 
     def _next(self) -> ReviewView:
         return self._shared.view(self.version, relation=self.relation)
-
-    @property
-    def progress(self) -> ReviewProgress:
-        """Counts so far."""
-        return self.view.progress
-
-    @property
-    def why_nothing(self) -> str:
-        """The reason why there is no current pair."""
-        return self.view.reason
 
 
 @contextmanager

@@ -12,6 +12,7 @@ removes all but the pending judgements of known relations.
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
@@ -20,8 +21,17 @@ from pathlib import Path
 from typing import Literal
 
 from erda.app.state import Judgement, TaughtRelation, present_id
-from erda.errors import BusyError, DataError, counted
-from erda.files import append_lines, decode_json, locked, read_sealed, remove_own, remove_unfinished, sealed, write_json
+from erda.errors import BusyError, DataError, WriteError, counted
+from erda.files import (
+    cannot_write,
+    decode_json,
+    locked,
+    read_sealed,
+    remove_own,
+    remove_unfinished,
+    sealed,
+    write_json,
+)
 from erda.types import EncoderSpec, pair_key
 
 FOLDER, SHOWN, PENDING, VECTORS = "reviews", "shown.jsonl", "pending.json", "vectors-{}.npz"
@@ -98,7 +108,7 @@ class ReviewJournal:
             self.write_pending((*self.pending, *judgements))
         if decisions:
             lines = [json.dumps([one.key, one.relation, one.said]).encode() + b"\n" for one in decisions]
-            append_lines(self.folder / SHOWN, b"".join(lines))
+            _append_lines(self.folder / SHOWN, b"".join(lines))
             self.decisions = _without_undone([*self.decisions, *decisions])
 
     def write_pending(self, judgements: Iterable[Judgement]) -> None:
@@ -121,6 +131,21 @@ class ReviewJournal:
         names = ", ".join(f"'{name}'" for name in dict.fromkeys(one.relation for one in rows))
         kept = f"{counted(len(rows), 'judgement')} of {names} kept, but the relation is unknown. Teach it to add them."
         return kept if rows else ""
+
+
+def _append_lines(path: Path, content: bytes) -> None:
+    """Append whole lines to a file and sync it to disk; a line that a kill cut short is ended first."""
+    try:
+        with path.open("ab+") as file:
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":
+                    file.write(b"\n")
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise WriteError(cannot_write(path, error)) from error
 
 
 def _read_decisions(path: Path) -> list[Decision]:

@@ -86,7 +86,7 @@ def _review(options: argparse.Namespace) -> None:
         with keys() as read:
             _loop(review, read, undo=command(options, "versions --undo"))
         _say_counts(review)
-        if review.progress.n_left:
+        if review.view.progress.n_left:
             print_line(f"To continue: {resume}")
 
 
@@ -119,10 +119,10 @@ def _list(options: argparse.Namespace) -> None:
 
 def _loop(review: Review, read: Callable[[], str], *, undo: str) -> None:
     relations = [one.name for one in review.version.relations]
-    if review.current:
+    if review.view.current:
         print_line(f"{KEYS}, or the number of another relation that holds instead")
     _say_relations(relations)
-    while (one := review.current) is not None:
+    while (one := review.view.current) is not None:
         if relations != (relations := [own.name for own in review.version.relations]):  # another process can teach
             _say_relations(relations)
         _show(review, one)
@@ -132,7 +132,7 @@ def _loop(review: Review, read: Callable[[], str], *, undo: str) -> None:
         if key in ("y", "n"):
             review.judge(holds=key == "y")
         elif key == "s":
-            review.skip()
+            review.judge(holds=None)
         elif key == "u":
             if not review.undo():
                 print_line(f"Nothing to undo in this session. To go back a version, quit, then: {undo}")
@@ -141,9 +141,9 @@ def _loop(review: Review, read: Callable[[], str], *, undo: str) -> None:
         else:
             print_line(f"{KEYS}, or a number" if key == "?" else f"'{key}' is not a command: {KEYS}, or a number")
             _say_relations(relations)
-    if review.progress.n_left:
-        print_line(review.progress.progress)
-    print_line(review.why_nothing)
+    if review.view.progress.n_left:
+        print_line(review.view.progress.progress)
+    print_line(review.view.reason)
 
 
 def _say_relations(relations: list[str]) -> None:
@@ -151,7 +151,7 @@ def _say_relations(relations: list[str]) -> None:
 
 
 def _say_counts(review: Review) -> None:
-    found = review.progress
+    found = review.view.progress
     for name in {**found.n_yes, **found.n_no}:
         print_line(f"{name}: {found.n_yes.get(name, 0)} right, {found.n_no.get(name, 0)} wrong")
     if review.view.unplaced:
@@ -159,7 +159,7 @@ def _say_counts(review: Review) -> None:
 
 
 def _show(review: Review, one: Candidate) -> None:
-    found, relations = review.progress, {own.id: own.name for own in review.version.relations}
+    found, relations = review.view.progress, {own.id: own.name for own in review.version.relations}
     name = relations.get(one.relation, one.relation)
     counts = f"judged {found.n_judged}, {found.n_left} left"
     if one.relation in found.n_yes or one.relation in found.n_no:
