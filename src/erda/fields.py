@@ -3,7 +3,7 @@
 A part declares its settings as annotated fields:
 
     temperature: Positive = 0.2
-    agreement: Literal["none", "mean", "nearest"] = "none"
+    agreement: Literal["none", "mean"] = "none"
 
 `settings_model` builds the pydantic model of a method from its dataclass. Outside the model, nested settings are flat:
 each has its own name.

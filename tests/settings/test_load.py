@@ -145,7 +145,7 @@ def test_faults_of_a_file_name_the_file(tmp_path: Path, text: str, message: str)
         ("evaluate_on=tset", "--set evaluate_on: Unknown word 'tset'. Did you mean 'test'?"),
         ("seed=3", "--set seed: a run's seed also orders its stream; give it with --seeds."),
         ("dataset=~nobody.jsonl", "Unknown dataset '~nobody.jsonl'."),
-        ("erda.agreement=foo", "--set erda.agreement: Unknown word 'foo'. Known: mean, nearest, none."),
+        ("erda.agreement=foo", "--set erda.agreement: Unknown word 'foo'. Known: mean, none."),
         ("encoder.reads=spam", "--set encoder.reads: Unknown word 'spam'. Did you mean 'span'?"),
     ],
 )

@@ -41,9 +41,8 @@ class AugmentSettings(Settings):
     """Which sentences may become extra examples; the defaults are the paper's.
 
     `entity_matching` off is the paper's "w.o. EM", `similarity_search` off its "w.o. SS". `agreement` filters extra
-    examples: an extra example must be nearer to its own relation than to any other relation of the task and of
-    `exemplars`, by at least `agreement_margin`. "mean" compares with the mean of each relation, "nearest" with its
-    nearest example.
+    examples: the mean of its own relation must be nearer than that of any other relation of the task and of
+    `exemplars`, by at least `agreement_margin`.
     """
 
     entity_matching: bool = True
@@ -52,9 +51,8 @@ class AugmentSettings(Settings):
     max_matches: Count = 16  # per example
     n_neighbours: Annotated[int, Field(ge=1, le=MOST_NEIGHBOURS)] = 1  # K
     neighbour_threshold: Similarity = 0.0  # minimum score of a neighbour
-    search_rejected: bool = False  # also search where no match exceeds alpha
     search_matched: bool = False  # search for every example
-    agreement: Literal["none", "mean", "nearest"] = "none"
+    agreement: Literal["none", "mean"] = "none"
     agreement_margin: Annotated[float, Field(ge=-2, lt=2)] = 0.0
 
 
@@ -174,10 +172,9 @@ class Augmenter:
             dropped["below match_threshold"] += n_all - len(candidates)
         searched: list[int] = []
         if settings.similarity_search:
-            served = {one.place for one in candidates} if settings.search_rejected else matched
-            searched = [i for i in range(len(examples)) if settings.search_matched or i not in served]
+            searched = [i for i in range(len(examples)) if settings.search_matched or i not in matched]
             candidates += self._neighbours(searched, own, settings, taken, dropped)
-        margins = self._margins(candidates, [*examples, *exemplars], vectors, settings.agreement)
+        margins = self._margins(candidates, [*examples, *exemplars], vectors)
         extras = _select(candidates, margins, examples, settings, dropped)
         counts = {reason: n for reason, n in dropped.items() if n}
         return Augmentation(tuple(extras), len(examples), len(matched), len(searched), counts, settings)
@@ -239,9 +236,7 @@ class Augmenter:
         dropped["known sentence"] += len(scored) - len(kept)
         return kept
 
-    def _margins(
-        self, candidates: Sequence[_Candidate], known: Sequence[Example], vectors: np.ndarray, agreement: str
-    ) -> np.ndarray:
+    def _margins(self, candidates: Sequence[_Candidate], known: Sequence[Example], vectors: np.ndarray) -> np.ndarray:
         """Similarity of each candidate to its own relation minus that to the next relation: [n_candidates].
 
         With a single relation, the similarity to that relation.
@@ -249,13 +244,9 @@ class Augmenter:
         relations = sorted({str(example.relation) for example in known})
         rows = {name: [i for i, one in enumerate(known) if one.relation == name] for name in relations}
         found = self.index.shards.vectors([candidate.sentence.row for candidate in candidates])
-        if agreement == "nearest":
-            products = found @ vectors.T
-            similarities = np.stack([products[:, rows[name]].max(axis=1) for name in relations], axis=1)
-        else:
-            means = np.stack([vectors[rows[name]].mean(axis=0) for name in relations])
-            means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
-            similarities = found @ means.T
+        means = np.stack([vectors[rows[name]].mean(axis=0) for name in relations])
+        means /= np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)
+        similarities = found @ means.T
         own = np.array([relations.index(str(known[one.place].relation)) for one in candidates], int)
         at = np.arange(len(candidates))
         best = similarities[at, own]

@@ -29,7 +29,7 @@ from erda.types import Example, Predictions, Relation, ScoreKind, Task
 M = TypeVar("M", bound="Method")
 # settings of earlier saves and records -> the value that every method has today
 FORMER_SETTINGS = {
-    **dict.fromkeys(("names", "whiten", "classifier", "centred"), False),
+    **dict.fromkeys(("names", "whiten", "classifier", "centred", "search_rejected"), False),
     **{"unit_embeddings": True, "max_gradient_norm": 1.0, "mean_weight": 0.0},
 }
 
