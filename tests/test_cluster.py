@@ -5,15 +5,13 @@ import sys
 
 import pytest
 
-from erda.cluster import connected, require_ray
-from erda.errors import SettingsError
+from erda.cluster import connected
+from erda.errors import ErdaError, SettingsError
 
 
 def test_without_ray_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(SettingsError, match=r"pip install 'erda\[ray\]'"):
-        require_ray()
-    with pytest.raises(SettingsError, match=r"pip install 'erda\[ray\]'"), connected("auto"):
+    with pytest.raises(ErdaError, match=r"pip install 'erda\[ray\]'"), connected("auto"):
         pass
 
 

@@ -6,22 +6,12 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any
 
-from erda.errors import SettingsError
+from erda.errors import SettingsError, require
 
 LOCAL = "local"
 ANSWER_SECONDS = 10
-
-
-def require_ray(module: str = "ray") -> Any:
-    """Import a module of Ray; if it is missing, name the extra to install."""
-    try:
-        return import_module(module)
-    except ImportError:
-        message = "Ray is not installed: pip install 'erda[ray]'."
-        raise SettingsError(message) from None
 
 
 @contextmanager
@@ -30,7 +20,9 @@ def connected(address: str | None) -> Iterator[Any]:
 
     `address` is "auto", HOST:PORT, "local" or None (also local). An existing connection is reused and left open.
     """
-    ray = require_ray()
+    require("ray")
+    import ray
+
     if ray.is_initialized():
         yield ray
         return

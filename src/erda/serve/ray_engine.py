@@ -18,8 +18,8 @@ from threading import Event
 from fastapi import FastAPI, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from erda.cluster import connected, require_ray
-from erda.errors import SettingsError
+from erda.cluster import connected
+from erda.errors import SettingsError, require
 from erda.serve.application import ServerSettings, build_application
 from erda.serve.guard import replay_body
 from erda.serve.launch import bound_socket, page_address, reject_open_address
@@ -116,7 +116,9 @@ def serve_on_ray(
 ) -> None:
     """Serve on a Ray cluster until interrupted; a local cluster is started for None. Ray scales the replicas."""
     reject_open_address(settings)
-    serve = require_ray("ray.serve")
+    require("ray")
+    from ray import serve
+
     with bound_socket(settings.host, settings.port) as free:  # Ray's proxy binds it again
         settings = replace(settings, port=free.getsockname()[1], store=settings.store.absolute())
     with connected(address):

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
-from erda.errors import DataError, ModelError, SettingsError, not_installed, require
+from erda.errors import DataError, ModelError, SettingsError, require
 from erda.files import first_line
 from erda.text.keys import TaggedSentence
 from erda.text.sentences import split_sentences, token_span, tokens_of, words_at
@@ -37,12 +37,11 @@ def spacy_tagger(pipeline: str | Path) -> Tagger:
 
 def load_pipeline(pipeline: str | Path) -> Any:
     """Load an installed pipeline by its name or folder, or the pipeline of `erda data get entities` by its path."""
+    require("spacy")
+    import spacy
+
     if isinstance(pipeline, Path):
         return _fetched(pipeline)
-    try:
-        import spacy
-    except ImportError:
-        raise SettingsError(not_installed(["spacy"])) from None
     try:
         return spacy.load(pipeline)
     except OSError:
@@ -53,7 +52,6 @@ def load_pipeline(pipeline: str | Path) -> Any:
 
 
 def _fetched(folder: Path) -> Any:
-    require("spacy")
     import spacy
 
     try:
