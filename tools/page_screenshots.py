@@ -21,8 +21,7 @@ from PIL import Image
 from playwright.sync_api import FilePayload, Page, expect, sync_playwright
 
 from erda.app.extractor import Extractor
-from erda.serve.application import ServerSettings, build_application
-from erda.serve.launch import bound_socket, web_server
+from erda.serve.application import ServerSettings, bound_socket, build_application, web_server
 
 SIZES: dict[str, dict[str, Any]] = {
     "wide": {"viewport": {"width": 1280, "height": 860}},

@@ -11,8 +11,7 @@ import requests
 from toy_words import BORN, CAPITAL, FOUNDED, Words
 
 from erda.app.extractor import Extractor
-from erda.serve.application import ServerSettings, build_application
-from erda.serve.launch import bound_socket, web_server
+from erda.serve.application import ServerSettings, bound_socket, build_application, web_server
 from erda.serve.service import ServerLimits
 
 QUESTION = "[[SpaceX]] was founded by {{Elon}} ."

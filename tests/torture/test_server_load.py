@@ -57,7 +57,7 @@ def test_a_stop_rejects_the_teachings_that_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = toy_store(tmp_path / "store").folder
-    monkeypatch.setattr("erda.serve.launch.STOP_SECONDS", 1)
+    monkeypatch.setattr("erda.serve.application.STOP_SECONDS", 1)
     slow = SlowWords()
     body = {"relation": "near", "examples": ["[[a]] y {{b}}", "[[c]] y {{d}}"]}
     with ThreadPoolExecutor(20) as pool, serving(Extractor.open(folder, encoder=slow)) as served:

@@ -20,9 +20,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from erda.cluster import connected
 from erda.errors import SettingsError, require
-from erda.serve.application import ServerSettings, build_application
+from erda.serve.application import ServerSettings, bound_socket, build_application, page_address, reject_open_address
 from erda.serve.guard import replay_body
-from erda.serve.launch import bound_socket, page_address, reject_open_address
 
 NAME, WRITER = "erda", "Writer"
 # What a replica answers itself, besides GET.
