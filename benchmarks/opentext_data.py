@@ -198,6 +198,11 @@ def fold(name: str) -> tuple[str, ...]:
     return tuple(read_json(FOLDS, dict[str, Any])["folds"][name]["relations"])
 
 
+def held_out(name: str) -> tuple[str, ...]:
+    """Relations that a training or a fit for a fold does not read: those that are asked, and their inverses."""
+    return tuple(read_json(FOLDS, dict[str, Any])["folds"][name]["held_out"])
+
+
 PARTS: dict[str, Callable[[], list[Example]]] = {
     "names": name_sentences,
     "dev": lambda: [one.example for one in dev()],

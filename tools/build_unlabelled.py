@@ -39,32 +39,14 @@ from erda.encoders.contract import (
 )
 from erda.encoders.onnx_encoder import packaged_folder
 from erda.files import data_folder, decode_json, read_bytes, write_lines
-from erda.methods.posterior import sentences_of
 from erda.text.keys import entity_key
 from erda.text.spacy_tagger import UNUSED, Tag, token_tagger
-from erda.types import Entity, Example, Relation, Span
+from erda.types import Entity, Example, Span
 
 N_PAIRS, N_SAMPLE = 12_000, 4_000
 ROWS, SHARE = 120_000, 0.03  # rows read of each part of wiki-large, and the share of them kept
 N_CENTRES = 600  # of the background
 LEAST = 0.5  # added to each count of confused types
-# General relation names, written before any question of a benchmark or test was read.
-RIVALS = """
-hired, works for, chief executive of, employee of, leads, manager of, visited, lives in, moved to, travelled to,
-studied at, teacher of, student of, works in, sued, criticised, praised, met, friend of, married to, divorced
-from, parent of, child of, sibling of, killed, arrested, attacked, defeated, lost to, competed with, plays for,
-coach of, won, nominated for, member of, supporter of, opponent of, elected, appointed, succeeded, preceded,
-bought, sold, owns, invested in, subsidiary of, partner of, customer of, supplier of, produces, makes, designed,
-invented, discovered, wrote, performed, directed, starred in, published, translated, described, named after,
-part of, contains, located in, capital of, borders, near, north of, headquartered in, flows into, built,
-destroyed, died in, buried in, grew up in, left, returned to, arrived in, spoke about, announced, reported,
-signed, agreed with, negotiated with, allied with, at war with, invaded, ruled, exports to, imports from, larger
-than, older than, cheaper than, similar to, same as, type of, example of, causes, treats, used for, made of,
-date of, held in, took place in, broadcast on, language of, religion of, nationality, ethnic group, award
-received, occupation, followed by, based on, influenced by, dedicated to, donated to, sponsored, hosted,
-attended, joined, resigned from, fired, promoted, replaced, interviewed, sang about, dreamt of, likes, hates,
-knows, helped, taught, saved, found, lost, sent to, received from, called, wrote to, looked at, talked with
-"""
 
 
 def letters(tokens: Sequence[str]) -> str:
@@ -124,9 +106,9 @@ def _entity(tokens: Sequence[str], tag: Tag) -> Entity:
 
 
 def statistics(
-    pairs: Sequence[Example], vectors: np.ndarray, names: Sequence[str], *, smooth: np.ndarray, rivals: np.ndarray
+    pairs: Sequence[Example], vectors: np.ndarray, names: Sequence[str], *, smooth: np.ndarray
 ) -> Unlabelled:
-    """Moments of all pairs, a sample of them, and the vectors of rivals."""
+    """Moments of all pairs, and a sample of them."""
     mean = vectors.mean(axis=0, dtype=np.float64)
     centred = vectors - mean
     variances, axes = np.linalg.eigh(centred.T @ centred / len(vectors))
@@ -140,16 +122,7 @@ def statistics(
         np.array([[one.head.span.start, one.tail.span.start] for one in some]),
         tuple(names),
         smooth,
-        rivals,
     )
-
-
-def rival_vectors(encoder: Encoder) -> np.ndarray:
-    """Mean vectors of the name templates of each rival, [n, dim]."""
-    names = [name.strip() for name in RIVALS.replace("\n", " ").split(",")]
-    sentences = [sentence for name in names for sentence in sentences_of(Relation(name, name))]
-    vectors = unit_rows(encoder.embed(sentences, blanked=True))
-    return np.asarray(vectors.reshape(len(names), -1, vectors.shape[1]).mean(axis=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +175,7 @@ def write_statistics(
     vectors = unit_rows(encoder.embed(pairs) if vectors is None else vectors.astype(np.float32))
     if len(vectors) != len(pairs):
         raise SystemExit(f"Expected the vectors of {len(pairs)} pairs, got {len(vectors)}.")
-    smooth = np.array(tagged.smoothing)
-    made = statistics(pairs, vectors, tagged.type_names, smooth=smooth, rivals=rival_vectors(encoder))
+    made = statistics(pairs, vectors, tagged.type_names, smooth=np.array(tagged.smoothing))
     save_unlabelled(out, made, encoder.spec.fingerprint)
     if background:
         save_background(out, centres_of(vectors, N_CENTRES), encoder.spec.fingerprint)

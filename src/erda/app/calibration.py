@@ -9,8 +9,7 @@ With few relations, or few examples of each, scores spread wider, so their log o
 (`Calibration.given`). The constants were chosen on validation data (docs/calibration.md; `benchmarks/teaching.py
 refusing`). Users set nothing, and one example of one relation is enough.
 
-Where the encoder ships statistics of unlabelled pairs, `marked_confidences` and `text_confidences` replace this: see
-docs/open-text.md.
+Where the encoder ships statistics of unlabelled pairs, `erda.methods.open_head` replaces this: see docs/open-text.md.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from erda.methods.open_head import COUNT_WEIGHT, OpenHead, leads, relative_counts
 from erda.types import Example, Judged, ScoreKind, pair_key
 
 MANY, SHOTS = 40, 5  # numbers of relations and of examples per relation that the constants below refer to
@@ -64,47 +62,7 @@ CALIBRATIONS: Mapping[ScoreKind, Calibration] = {
     "negative distance": Calibration(1.0),
 }
 
-MARKED, IN_TEXT = 0.5, 0.22  # default thresholds: of a pair that a person marked; of all pairs of a text
-# Log odds that a known relation holds in a marked pair: weights of the best score above those of unlabelled pairs, in
-# their deviations; of a lead of less than `LEAST_LEAD` over the best rival; of log odds of open text below `OPEN_AT`.
-LIKELIHOOD_SLOPE, RIVAL_SLOPE, OPEN_SLOPE, JUDGED_SLOPE = 0.46, 1.86, 0.4, 1.0
-LEAST_LEAD, OPEN_AT, OFFSET = 0.5, -0.4, -0.5
-FEW_EXAMPLES = 1.4  # scores are lower with few examples: 1.4 / sqrt(n)
-FEW_RELATIONS, MANY_RELATIONS = 2.88, 8  # with one to three relations, answers must be clearer; eight need not
-SHARE_AT, SHARE_FEW = 1.25, 0.8  # temperature of the relations' shares, and its growth with 1 / n
-LEAST_COUNT = 0.5  # examples that a relation's name counts for
-
-
-def marked_confidences(scores: np.ndarray, rivals: np.ndarray, log_odds: np.ndarray, head: OpenHead) -> np.ndarray:
-    """Confidences for pairs that a person marked: [n, n_relations], in the order of the two-covariance scores.
-
-    A known relation holds if the best score is far above those of unlabelled pairs; the relations then share its
-    probability. A rival (a general relation name) that scores higher lowers it, and so do low log odds of open
-    text, which count more if the relation has counterexamples.
-    """
-    rows, best = np.arange(len(scores)), scores.argmax(axis=1)
-    counts = np.maximum(head.counts, LEAST_COUNT)
-    far = (scores[rows, best] - head.usual[0]) / head.usual[1]
-    lead = leads(scores[rows, best][:, None], rivals)[:, 0] / head.usual[1]
-    is_judged = head.against[best] > 0
-    low = log_odds[rows, best] - np.where(is_judged, 0, COUNT_WEIGHT * relative_counts(head.counts[best])) - OPEN_AT
-    against = np.where(is_judged, JUDGED_SLOPE, OPEN_SLOPE) * np.minimum(low, 0)
-    few = FEW_EXAMPLES / np.sqrt(counts[best])
-    few -= FEW_RELATIONS * max(0.0, 1 - math.log(max(scores.shape[1], 3)) / math.log(MANY_RELATIONS))
-    lead = RIVAL_SLOPE * np.minimum(lead - LEAST_LEAD, 0)
-    known = _logistic(LIKELIHOOD_SLOPE * far + lead + against + few + OFFSET)
-    temperature = SHARE_AT * (1 + SHARE_FEW / counts.mean())
-    shares = np.exp((scores - scores[rows, best][:, None]).astype(np.float64) / temperature)
-    return np.asarray(known[:, None] * shares / shares.sum(axis=1, keepdims=True))
-
-
-def text_confidences(log_odds: np.ndarray) -> np.ndarray:
-    """Confidences for all pairs of a text, after their competition: [n, n_relations]. Several relations can hold."""
-    return _logistic(log_odds)
-
-
-def _logistic(log_odds: np.ndarray) -> np.ndarray:
-    return np.asarray(1 / (1 + np.exp(-np.clip(log_odds, -50, 50))))
+MARKED = 0.5  # default threshold of a pair that a person marked; that of a text is fitted (`openness.fitted_score`)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

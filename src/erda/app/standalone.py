@@ -23,11 +23,11 @@ import numpy as np
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # else ONNX Runtime reports its use to its maker
 import onnxruntime
 
-from erda.app.calibration import Calibration, Scored, marked_confidences
+from erda.app.calibration import Calibration, Scored
 from erda.encoders.tokens import MarkedTokenizer, Pieces, graph_inputs
 from erda.errors import ErdaError
 from erda.methods.expected import Fitted
-from erda.methods.open_head import OpenHead, Pairs
+from erda.methods.open_head import OpenHead, Pairs, type_numbers, unit_rows
 from erda.text.marks import Mark, example_from_marks, example_from_text
 from erda.types import Entity, Example, Span
 
@@ -67,7 +67,7 @@ class Predictor:
         """
         examples = [read_sentence(sentence) for sentence in sentences]
         names = [relation["id"] for relation in self.known["relations"]]
-        vectors = _unit_rows(self._embed(examples))
+        vectors = unit_rows(self._embed(examples))
         scores = self.fitted.scores(vectors).astype(np.float32)
         confidences = self._confidences(scores, vectors, examples)
         found = Scored(names, scores, confidences, self.known["least"]).settled(examples, self.known["judged"])
@@ -86,10 +86,8 @@ class Predictor:
         if self.head is None:
             return self.calibration.confidences(scores)
         places = np.array([(one.head.span.start, one.tail.span.start) for one in examples]).reshape(-1, 2)
-        types = self.head.type_numbers([(one.head.type, one.tail.type) for one in examples])
-        rivals = self.head.best_rivals(self.fitted, vectors)
-        log_odds = self.head.log_odds(scores, rivals, Pairs(vectors, types, places))
-        return marked_confidences(scores, rivals, log_odds, self.head)
+        types = type_numbers([(one.head.type, one.tail.type) for one in examples], self.head.type_names)
+        return self.head.marked_confidences(scores, Pairs(vectors, types, places))
 
     def _embed(self, examples: Sequence[Example]) -> np.ndarray:
         pieces = self.tokenizer.encode(examples)
@@ -100,10 +98,6 @@ class Predictor:
     def _vector(self, pieces: Pieces) -> np.ndarray:
         found: np.ndarray = self.session.run(None, graph_inputs([pieces], self.about["mode"]))[0]
         return found.reshape(-1)
-
-
-def _unit_rows(vectors: np.ndarray) -> np.ndarray:
-    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12))
 
 
 def read_sentence(sentence: str | Mapping[str, Any]) -> Example:

@@ -16,15 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from erda.answers import Answer, Explanation, Extraction, Neighbour, Progress, Ranked, TextPlace, WordEffect
-from erda.app.calibration import (
-    CALIBRATIONS,
-    IN_TEXT,
-    MARKED,
-    Calibration,
-    Scored,
-    marked_confidences,
-    text_confidences,
-)
+from erda.app.calibration import CALIBRATIONS, MARKED, Calibration, Scored
 from erda.app.entities import (
     GIVEN,
     MOST_PAIRS,
@@ -41,7 +33,8 @@ from erda.app.state import State, TaughtRelation, judged_pairs
 from erda.encoders.contract import Encoder, unit_rows
 from erda.errors import DataError
 from erda.methods.base import Method
-from erda.methods.open_head import OpenHead, compete
+from erda.methods.open_head import OpenHead, compete, logistic
+from erda.methods.openness import fitted_score
 from erda.methods.posterior import Posterior
 from erda.text.keys import entity_key, ordered_pairs
 from erda.text.language import warn_of_language
@@ -325,19 +318,16 @@ class Version:
             confidences = self.calibration.confidences(predictions.scores)
             return Scored(predictions.relations, predictions.scores, confidences, None)
         vectors = method.vectors(questions)
-        scores, rivals = head.scores_and_rivals(method.fitted, vectors)
-        scores = scores.astype(np.float32)
+        scores, names = method.fitted.scores(vectors).astype(np.float32), tuple(method.index)
         pairs = pairs_of(questions, vectors, head.type_names)
-        log_odds = head.log_odds(scores, rivals, pairs)
-        names = tuple(method.index)
         if sentences is None:
-            return Scored(names, scores, marked_confidences(scores, rivals, log_odds, head), MARKED)
+            return Scored(names, scores, head.marked_confidences(scores, pairs), MARKED)
         numbers = {sentence: number for number, sentence in enumerate(dict.fromkeys(sentences))}
-        groups = np.array([numbers[one] for one in sentences])
+        groups, log_odds = np.array([numbers[one] for one in sentences]), head.text_log_odds(scores, pairs)
         named = np.array([not (is_pronoun(one.head.name) or is_pronoun(one.tail.name)) for one in questions])
-        competing = compete(log_odds, pairs.starts, groups)  # pronouns change no answer about names:
-        competing[named] = compete(log_odds[named], pairs.starts[named], groups[named])
-        return Scored(names, scores, text_confidences(competing), IN_TEXT)
+        competing = compete(log_odds, groups)  # pronouns change no answer about names:
+        competing[named] = compete(log_odds[named], groups[named])
+        return Scored(names, scores, logistic(competing), fitted_score()["threshold"])
 
 
 def words_outside(example: Example) -> list[tuple[int, str]]:

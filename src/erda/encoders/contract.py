@@ -27,7 +27,7 @@ from erda.types import EncoderSpec, Example
 
 BACKGROUND, UNLABELLED = "background.npz", "unlabelled.npz"
 STEPS = 127  # of an 8-bit number
-MOMENTS = ("mean", "axes", "variances", "smoothing", "rivals")
+MOMENTS = ("mean", "axes", "variances", "smoothing")
 NAMES = (*MOMENTS, "vectors", "scales", "types", "starts", "type_names", "fingerprint")
 
 _watcher: ContextVar[Callable[[], None] | None] = ContextVar("watcher", default=None)
@@ -134,7 +134,6 @@ class Unlabelled:
     starts: np.ndarray  # [n, 2], first tokens of head and tail
     type_names: tuple[str, ...]
     smoothing: np.ndarray  # [1 + n_types, 1 + n_types]
-    rivals: np.ndarray  # [n_rivals, dim], vectors of general relation names ("hired", "died in", ...)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +214,6 @@ def save_unlabelled(folder: Path, pairs: Unlabelled, fingerprint: str) -> Path:
         "starts": pairs.starts.astype(np.uint16),
         "type_names": np.array(pairs.type_names),
         "smoothing": pairs.smoothing.astype(np.float32),
-        "rivals": pairs.rivals.astype(np.float16),
         "fingerprint": np.array(fingerprint),
     }
     write_arrays(folder / UNLABELLED, arrays, compress=False)

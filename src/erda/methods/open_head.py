@@ -1,24 +1,23 @@
-"""Log odds of each relation against everything that was never taught, for pairs of entities in open text.
+"""Log odds of each relation against everything that was never taught, for pairs of entities.
 
-The head is linear in the two-covariance score, in its lead over the best rival (a general relation name), in the vector
-of a pair, in the types of its entities, and quadratic in the distance between them. `openness.py` fits it. This module
-needs only NumPy, and is part of every export.
+A small logistic model reads a few features of a pair and a relation (`FEATURES`). Its weights were fitted on relations
+that the encoder was not trained on (`tools/fit_open_score.py`): `marked` for a pair that a person marked, where a known
+relation holds in every second question, and `text` for all pairs of a text, where a relation is rare. Judgements add a
+linear correction. `openness.py` fits the rest. This module needs only NumPy, and is part of every export.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
-from erda.methods.expected import Expected, Fitted
-
-ARRAYS = ("likelihood", "lead", "weights", "constant", "types", "gap", "order", "counts", "against", "usual", "rivals")
-NAME_COUNT = 3.0  # number of examples that the name of a rival counts for, as in `Posterior`
-COUNT_WEIGHT, USUAL_COUNT = 0.65, 5  # of `relative_counts` in log odds; examples of a relation
-FIRST_ENTITY = 0.4  # added to log odds where the head is the first entity of its sentence
+# The score: mean of the two-covariance score and of the cosine with the mean of the examples, each in deviations of
+# unlabelled pairs. `own`: the same of the examples themselves, by the cosine. Logarithms of the numbers of examples and
+# relations, and of the distance between the entities; log odds of entity types where below 0.
+FEATURES = ("score", "own", "examples", "relations", "constant", "near", "rare")
+ARRAYS = ("level", "spread", "centre", "means", "own", "types", "counts", "weights", "constant", "marked", "text")
 COMPETITION = 0.5  # of the lead of the best pair of a sentence
 OTHER_NAMES = {  # of types that taggers and datasets use
     "PER": "PERSON",
@@ -54,60 +53,55 @@ class Pairs:
         """Logarithm of the distance between the entities: [n]."""
         return np.log1p(np.abs(self.starts[:, 0] - self.starts[:, 1]))
 
-    @property
-    def is_head_first(self) -> np.ndarray:
-        """Whether the head comes before the tail: [n]."""
-        return self.starts[:, 0] < self.starts[:, 1]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenHead:
     """The fitted head of all relations, in the order of the method."""
 
-    likelihood: np.ndarray  # [n_relations], weight of the two-covariance score
-    lead: np.ndarray  # [n_relations], weight of how far it is above that of the best rival
-    weights: np.ndarray  # [dim, n_relations]
+    level: np.ndarray  # [2, n_relations], mean two-covariance score (of all relations) and cosine of unlabelled pairs
+    spread: np.ndarray  # [2, n_relations], their deviations
+    centre: np.ndarray  # [dim], mean vector of unlabelled pairs
+    means: np.ndarray  # [dim, n_relations], mean of the examples and the name, from the centre, of length 1
+    own: np.ndarray  # [n_relations], mean cosine of each example with the others, in deviations
+    types: np.ndarray  # [2, 1 + n_types, n_relations], log odds of head and tail types; row 0 (unknown) is zero
+    counts: np.ndarray  # [n_relations], examples and patterns of each relation
+    weights: np.ndarray  # [dim, n_relations], correction by judgements
     constant: np.ndarray  # [n_relations]
-    types: np.ndarray  # [2, 1 + n_types, n_relations], of head and tail; row 0 (unknown) is zero
-    gap: np.ndarray  # [2, n_relations], weights of the log distance and of its square
-    order: np.ndarray  # [n_relations], added where the head comes first
-    counts: np.ndarray  # [n_relations], taught examples of each relation
-    against: np.ndarray  # [n_relations], sentences that count against each relation
-    usual: np.ndarray  # [2], mean and deviation of two-covariance scores of unlabelled pairs
-    rivals: np.ndarray  # [n_rivals, dim], centred vectors of general relation names
+    marked: np.ndarray  # [1 + n_features], slope of the scores that relations share a probability by, then weights
+    text: np.ndarray  # [n_features], weights
     type_names: tuple[str, ...]
 
-    def best_rivals(self, model: Fitted, vectors: np.ndarray) -> np.ndarray:
-        """Two-covariance scores of the best rival, each taken as a relation that was taught by its name: [n]."""
-        if not len(self.rivals):
-            return np.full(len(vectors), -np.inf)
-        return np.asarray(model.scores(vectors, _named_rivals(self, model)).max(axis=1))
+    def features(self, scores: np.ndarray, pairs: Pairs) -> np.ndarray:
+        """Features of pairs and relations from two-covariance scores: [n, n_relations, n_features]."""
+        both = np.stack([scores, unit_rows(pairs.vectors - self.centre) @ self.means])
+        score = ((both - self.level[:, None]) / self.spread[:, None]).mean(axis=0)
+        rare = [np.minimum(self.types[side][pairs.types[:, side]], 0) for side in (0, 1)]
+        counts, n_relations = np.log1p(self.counts), np.log(scores.shape[1])
+        parts = (score, self.own, counts, n_relations, 1.0, pairs.gaps[:, None], sum(rare))
+        return np.stack([np.broadcast_to(part, score.shape) for part in parts], axis=-1)
 
-    def scores_and_rivals(self, model: Fitted, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Two-covariance scores of the relations, [n, n_relations], and `best_rivals`, in one pass."""
-        if not len(self.rivals):
-            return model.scores(vectors), self.best_rivals(model, vectors)
-        scores, rivals = model.scores_of(vectors, None, _named_rivals(self, model))
-        return scores, np.asarray(rivals.max(axis=1))
+    def corrections(self, pairs: Pairs) -> np.ndarray:
+        """Log odds that judgements add: [n, n_relations]."""
+        return np.asarray(pairs.vectors @ self.weights + self.constant)
 
-    def log_odds(self, likelihoods: np.ndarray, rivals: np.ndarray, pairs: Pairs) -> np.ndarray:
-        """Log odds that a relation holds, [n, n_relations], from two-covariance scores of relations and best rivals."""
-        gaps = pairs.gaps[:, None]
-        return np.asarray(
-            self.likelihood * likelihoods
-            + self.lead * leads(likelihoods, rivals)
-            + pairs.vectors @ self.weights
-            + self.constant
-            + self.types[0][pairs.types[:, 0]]
-            + self.types[1][pairs.types[:, 1]]
-            + self.gap[0] * gaps
-            + self.gap[1] * gaps**2
-            + self.order * pairs.is_head_first[:, None]
-        )
+    def marked_confidences(self, scores: np.ndarray, pairs: Pairs) -> np.ndarray:
+        """Confidences of pairs that a person marked: [n, n_relations], in the order of the scores.
 
-    def type_numbers(self, names: Sequence[tuple[str | None, str | None]]) -> np.ndarray:
-        """Numbers of the types of heads and tails, [n, 2]; 0 if a type is unknown."""
-        return type_numbers(names, self.type_names)
+        The relation with the best score decides how likely it is that a known relation holds; the relations share this
+        probability.
+        """
+        if not len(scores):
+            return np.zeros_like(scores, dtype=np.float64)
+        rows, best = np.arange(len(scores)), scores.argmax(axis=1)
+        shift = self.corrections(pairs)
+        weights = self.marked[1:]
+        known = logistic(self.features(scores, pairs)[rows, best] @ weights + shift[rows, best])
+        shares = np.exp(self.marked[0] * (scores - scores[rows, best][:, None]) + np.minimum(shift, 0))
+        return np.asarray(known[:, None] * shares / shares.sum(axis=1, keepdims=True))
+
+    def text_log_odds(self, scores: np.ndarray, pairs: Pairs) -> np.ndarray:
+        """Log odds of all pairs of a text, before they `compete`: [n, n_relations]. Several relations can hold."""
+        return np.asarray(self.features(scores, pairs) @ self.text + self.corrections(pairs))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return all arrays in 32 bits, for a file; `from_arrays` restores the head."""
@@ -140,35 +134,21 @@ def plain_type(name: str | None) -> str:
     return OTHER_NAMES.get(upper, upper)
 
 
-def relative_counts(counts: np.ndarray) -> np.ndarray:
-    """Logarithms of numbers of examples, in relation to the usual number."""
-    return np.asarray(np.log((1 + counts) / (1 + USUAL_COUNT)))
+def compete(log_odds: np.ndarray, sentences: np.ndarray) -> np.ndarray:
+    """Log odds among the pairs of a sentence, [n, n_relations]; `sentences` [n] are numbers.
 
-
-@lru_cache(maxsize=2)  # by identity: questions of one version share it
-def _named_rivals(head: OpenHead, model: Fitted) -> Expected:
-    """The rivals as relations that were taught by their names."""
-    return model.named(head.rivals, NAME_COUNT)
-
-
-def leads(likelihoods: np.ndarray, rivals: np.ndarray) -> np.ndarray:
-    """How far relations are above the best rival, [n, n_relations]; 0 where there is none (-inf)."""
-    return np.asarray(np.where(np.isfinite(rivals), likelihoods.T - rivals, 0.0).T)
-
-
-def compete(log_odds: np.ndarray, starts: np.ndarray, sentences: np.ndarray) -> np.ndarray:
-    """Log odds among the pairs of a sentence: [n, n_relations].
-
-    The first entity of a sentence is its head more often. Half of the lead of the best pair of a sentence counts
-    against the others, relation by relation. `starts` [n, 2] are `Pairs.starts`, `sentences` [n] numbers of sentences.
+    Half of the lead of the best pair of a sentence counts against the others, relation by relation.
     """
-    if not len(log_odds):
-        return log_odds
-    order = np.argsort(sentences, kind="stable")
-    places = np.flatnonzero(np.r_[True, np.diff(sentences[order]) != 0])
-    sizes = np.diff(np.r_[places, len(log_odds)])
-    first, best = np.empty(len(log_odds), dtype=starts.dtype), np.empty_like(log_odds)
-    first[order] = np.repeat(np.minimum.reduceat(starts[order].min(axis=1), places), sizes)
-    found = log_odds + FIRST_ENTITY * (starts[:, 0] == first)[:, None]
-    best[order] = np.repeat(np.maximum.reduceat(found[order], places), sizes, axis=0)
-    return np.asarray(found - COMPETITION * (best - found))
+    best = np.full((int(sentences.max(initial=0)) + 1, log_odds.shape[1]), -np.inf)
+    np.maximum.at(best, sentences, log_odds)
+    return np.asarray(log_odds - COMPETITION * (best[sentences] - log_odds))
+
+
+def logistic(log_odds: np.ndarray) -> np.ndarray:
+    """Probabilities of log odds."""
+    return np.asarray(1 / (1 + np.exp(-np.clip(log_odds, -50, 50))))
+
+
+def unit_rows(vectors: np.ndarray) -> np.ndarray:
+    """Scale each row to length 1; a zero row stays zero: [n, dim]."""
+    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12))

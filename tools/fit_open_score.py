@@ -1,0 +1,237 @@
+"""Fit the weights of the open score on relations that an encoder was not trained on; write `open_score.json`.
+
+python tools/fit_open_score.py A=redocred-A B=redocred-B F=fewrel-40           # folders of vectors, and their folds
+python tools/fit_open_score.py B=redocred-B F=fewrel-40 --without redocred-A --out a.json   # to measure that fold
+python tools/fit_open_score.py ... --ablation                                  # what each feature is worth
+
+The vectors are those of benchmarks/opentext.py. Draws of 1 to 20 sentences of 1 to 20 relations are taught.
+`text`: other sentences of the relations, against unlabelled pairs of Wikipedia, which no training reads as negatives. A
+relation holds in some of them, as often as in redocred-test (`prior`), so the likelihood is that of a mixture.
+`marked`: a known relation holds in half of the questions; the others are about other relations of the fold, or none.
+Nothing of redocred-dev or of a test set is read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import minimize
+
+from erda.app.open_text import pairs_of
+from erda.benchmark.run.loop import commit
+from erda.encoders.contract import Unlabelled
+from erda.methods.open_head import FEATURES, Pairs
+from erda.methods.openness import N_SPREAD, SCORE, TaughtPairs, fit_open_head
+from erda.methods.posterior import Posterior
+from erda.types import Example, Task
+
+sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
+import opentext_data as data
+
+SIZES, SHOTS = (1, 2, 3, 5, 10, 20), (1, 2, 5, 10, 20)
+MOST_ASKED, N_UNLABELLED = 20, 6_000  # questions per relation; pairs of an unlabelled pair and a relation per draw
+LEAST_PAIRS = 10  # of a relation in redocred-test whose rate counts
+UNLABELLED_MASS, L2 = 20.0, 1e-4
+JUDGED = {"ridge": 3.0, "l2": 0.05}
+USED = {  # what earns its place; `--ablation` prints what each is worth
+    "marked": ("score", "own", "examples", "relations", "constant"),
+    "text": ("score", "own", "constant", "near", "rare"),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cell:
+    """Questions after one draw: features [n, n_features], whether the relation holds, and weights."""
+
+    features: np.ndarray
+    holds: np.ndarray
+    weight: np.ndarray
+    leads: np.ndarray  # [n_known, n_relations], two-covariance scores of known questions minus the best
+    gold: np.ndarray  # [n_known], columns
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fold:
+    """Sentences of relations that an encoder has not seen, to teach and to ask."""
+
+    encoder: data.VectorEncoder
+    relations: dict[str, data.Relation]
+    teaching: dict[str, list[Example]]
+    asking: dict[str, list[Example]]
+    unrelated: list[Example]
+    is_text: bool
+
+    @classmethod
+    def read(cls, folder: Path, fold: str, without: frozenset[str]) -> Fold:
+        """Read the sentences of a fold."""
+        encoder, is_text = data.VectorEncoder(folder), fold.startswith("redocred")
+        parts = ("redoc41", "redoc41") if is_text else ("fewrel-taught", "fewrel-validation")
+        found = [defaultdict[str, list[Example]](list) for _ in parts]
+        for own, name in zip(found, parts, strict=True):
+            for one in encoder.load(name):
+                own[str(one.relation)].append(one)
+        usable = [name for name in data.fold(fold) if name not in without and len(found[0][name]) >= 2 * max(SHOTS)]
+        known = data.relations("redoc41" if is_text else "fewrel")
+        return cls(
+            encoder,
+            {name: known[name] for name in usable},
+            {name: found[0][name] for name in usable},
+            {name: found[1][name] for name in usable},
+            encoder.load("unrelated") if is_text else [],
+            is_text,
+        )
+
+    def cells(self, n_draws: int) -> Iterator[tuple[str, Cell]]:
+        """Questions after every draw of the grid, in text and marked."""
+        unlabelled = self.encoder.unlabelled()
+        assert unlabelled is not None
+        some = Pairs(unlabelled.vectors, unlabelled.types, unlabelled.starts)[N_SPREAD:]
+        for size, shots, seed in ((a, b, c) for a in SIZES for b in SHOTS for c in range(n_draws)):
+            if size > len(self.relations):
+                continue
+            draw = random.Random(f"{size} {shots} {seed}")
+            names = draw.sample(sorted(self.relations), size)
+            taught = {name: draw.sample(self.teaching[name], shots) for name in names}
+            method = Posterior(self.encoder)
+            learned = tuple(one for own in taught.values() for one in own)
+            method.learn(Task(0, tuple(self.relations[name] for name in names), learned))
+            empty = self._pairs([], unlabelled)
+            named = zip(taught.values(), method.centred_names(), strict=True)
+            pairs = [TaughtPairs(self._pairs(own, unlabelled), name, empty) for own, name in named]
+            head = fit_open_head(pairs, method.fitted, unlabelled)
+            rest = {name: [one for one in self.asking[name] if one not in own] for name, own in taught.items()}
+            own = [(i, one) for i, name in enumerate(names) for one in draw.sample(rest[name], MOST_ASKED)]
+            known, gold = self._pairs([one for _, one in own], unlabelled), np.array([i for i, _ in own])
+            scores = method.fitted.scores(known.vectors)
+            if self.is_text:
+                features = head.features(scores, known)[np.arange(len(gold)), gold]
+                others = head.features(method.fitted.scores(some.vectors), some).reshape(-1, len(FEATURES))
+                others = others[np.random.default_rng(seed).permutation(len(others))[:N_UNLABELLED]]
+                sizes = (len(features), len(others))
+                weight = np.repeat([1 / sizes[0], UNLABELLED_MASS / sizes[1]], sizes)
+                yield "text", Cell(np.concatenate([features, others]), np.repeat([1.0, 0.0], sizes), weight, *_NONE)
+            unknown = [one for name in self.relations if name not in names for one in self.asking[name][:MOST_ASKED]]
+            unknown = draw.sample(unknown, min(len(own), len(unknown)))
+            unknown += draw.sample(self.unrelated, min(len(own) // 3, len(self.unrelated)))
+            if unknown:
+                other = self._pairs(unknown, unlabelled)
+                both = np.concatenate([scores, method.fitted.scores(other.vectors)])
+                rows, best = np.arange(len(both)), both.argmax(axis=1)
+                sizes = (len(known), len(other))
+                yield (
+                    "marked",
+                    Cell(
+                        head.features(both, Pairs.joined([known, other]))[rows, best],
+                        np.repeat([1.0, 0.0], sizes),
+                        np.repeat([1 / sizes[0], 1 / sizes[1]], sizes),
+                        scores - scores.max(axis=1, keepdims=True),
+                        gold,
+                    ),
+                )
+
+    def _pairs(self, examples: Sequence[Example], unlabelled: Unlabelled) -> Pairs:
+        vectors = self.encoder.embed(examples) if examples else np.zeros((0, self.encoder.dim))
+        return pairs_of(examples, vectors, unlabelled.type_names)
+
+
+_NONE = (np.zeros((0, 1)), np.zeros(0, dtype=int))
+
+
+def prior(without: frozenset[str]) -> float:
+    """Mean share of the pairs of redocred-test for which a relation holds."""
+    asked = list(data.questions_of(data.read_documents("test")))
+    found = Counter(name for one in asked for name in one.holds if name not in without)
+    return float(np.mean([n / len(asked) for n in found.values() if n >= LEAST_PAIRS]))
+
+
+def fitted(cells: Sequence[Cell], columns: Sequence[int], rate: float = 0.0) -> tuple[np.ndarray, float]:
+    """Weights of log odds, and the loss. Above a rate of 0, pairs that do not hold are a mixture: `rate` of them do."""
+    inputs, holds, weight = (np.concatenate([getattr(one, name) for one in cells]) for name in Cell.__slots__[:3])
+    inputs, sign = inputs[:, columns], np.where(holds, 1.0, -1.0)
+
+    def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
+        odds = inputs @ weights
+        slope = np.ones(len(odds))
+        if rate:  # log odds that a pair is one of those that hold, not one of the mixture
+            slope = 1 / (1 + np.exp(np.clip(odds + np.log(rate / (1 - rate)), -50, 50)))
+            odds = -np.log(UNLABELLED_MASS) - np.logaddexp(np.log(rate), np.log1p(-rate) - odds)
+        total = weight @ np.logaddexp(0, -sign * odds)
+        change = -(weight * sign * slope / (1 + np.exp(np.clip(sign * odds, -50, 50)))) @ inputs
+        small = L2 * len(cells) * np.where(np.array(columns) == FEATURES.index("constant"), 0, weights)
+        return float(total + small @ weights), change + 2 * small
+
+    found = minimize(loss, np.zeros(len(columns)), jac=True, method="L-BFGS-B")
+    return found.x, float(found.fun) / len(cells)
+
+
+def best_threshold(cells: Sequence[Cell], weights: Sequence[float], rate: float) -> float:
+    """Threshold with the best F1 in text, where a relation holds at this rate."""
+    inputs, holds, weight = (np.concatenate([getattr(one, name) for one in cells]) for name in Cell.__slots__[:3])
+    chance = 1 / (1 + np.exp(-(inputs @ weights)))
+    steps = np.arange(0.05, 0.7, 0.01)
+    right = np.array([(weight * holds)[chance >= step].sum() for step in steps]) * rate
+    answered = np.array([(weight * (1 - holds))[chance >= step].sum() for step in steps]) / UNLABELLED_MASS
+    return round(float(steps[int(np.argmax(right / (np.maximum(answered, right) + rate * len(cells))))]), 2)
+
+
+def best_share(cells: Sequence[Cell]) -> float:
+    """Slope of the scores at which the shares of relations are likeliest."""
+
+    def loss(slope: float) -> float:
+        found = [slope * one.leads for one in cells]
+        rows = zip(found, cells, strict=True)
+        return sum(
+            float((np.log(np.exp(own).sum(1)) - own[np.arange(len(own)), cell.gold]).mean()) for own, cell in rows
+        )
+
+    return round(min(np.arange(0.2, 4, 0.05).tolist(), key=loss), 2)
+
+
+def main() -> None:
+    """Fit both models and write them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folds", metavar="FOLDER=FOLD", nargs="+")
+    parser.add_argument("--without", metavar="FOLD", nargs="*", default=[], help="folds whose relations are left out")
+    parser.add_argument("--out", type=Path, default=SCORE)
+    parser.add_argument("--draws", type=int, default=2)
+    parser.add_argument("--ablation", action="store_true", help="print what each feature is worth")
+    options = parser.parse_args()
+    without = frozenset(name for fold in options.without for name in data.held_out(fold))
+    cells = defaultdict[str, list[Cell]](list)
+    for one in options.folds:
+        folder, fold = one.rsplit("=", 1)
+        for kind, cell in Fold.read(Path(folder), fold, without).cells(options.draws):
+            cells[kind].append(cell)
+    rate = prior(without)
+    result: dict[str, object] = {"made_by": "tools/fit_open_score.py", "commit": commit()}
+    result |= {"folds": [one.rsplit("/", 1)[-1] for one in options.folds], "without": options.without}
+    result |= {"judged": JUDGED, "prior": round(rate, 5)}
+    for kind, given in (("marked", 0.0), ("text", rate)):
+        columns = [FEATURES.index(name) for name in USED[kind]]
+        weights, loss = fitted(cells[kind], columns, given)
+        print(f"{kind}: {len(cells[kind])} draws, loss {loss:.4f}")
+        for column in range(len(FEATURES)) if options.ablation else ():
+            other = sorted({*columns} ^ {column})
+            word = "without" if column in columns else "with"
+            print(f"  {word:7} {FEATURES[column]:10} {fitted(cells[kind], other, given)[1] - loss:+.4f}")
+        named = dict(zip(USED[kind], weights.tolist(), strict=True))
+        if kind == "text":
+            named["constant"] += float(np.log(rate / (1 - rate)))
+            result["threshold"] = best_threshold(cells[kind], [named.get(name, 0.0) for name in FEATURES], rate)
+        else:
+            named["share"] = best_share(cells[kind])
+        result[kind] = {name: round(value, 4) for name, value in named.items()}
+    options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(options.out.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main()
