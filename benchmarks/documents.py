@@ -73,7 +73,7 @@ def rerun_command(line: Line, *, out: str | Path = AGAIN) -> str:
         flags["--evaluate-on"] = first.evaluate_on
     if first.device != "cpu":
         flags["--device"] = first.device
-    words = ["erda", "run", *(word for pair in flags.items() for word in pair)]
+    words = ["erda", "run", *(word for pair in flags.items() for word in pair), *["--allow-seen"] * bool(first.seen)]
     for setting in _settings(method, settings):
         words += ["--set", setting]
     return shlex.join([*words, "--out", str(out)])

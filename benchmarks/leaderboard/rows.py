@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from erda.benchmark.experiments import PERCENT, Line, dataset_in_words
+from erda.benchmark.experiments import PERCENT, SEEN, Line, dataset_in_words
 from erda.benchmark.measures import ALL_SEEN, CANDIDATES, PROTOCOLS
 from erda.benchmark.records import Record
 from erda.benchmark.report.published import PAPER, TABLES, Published
@@ -147,6 +147,7 @@ def setting_of(record: Record) -> str:
     given = record.settings.get("stream", {})
     streams = [f"{name.replace('_', ' ')} {value}" for name, value in given.items() if name != "patterns"]
     streams += ["five written patterns of each relation"] if given.get("patterns") else []
+    streams += [SEEN] if record.seen else []
     orders = (
         ORDERS.get(record.order_family, record.order_family)
         if record.dataset in ("fewrel", "tacred")

@@ -57,7 +57,10 @@ class ToyMethod:
     n_predicted: list[int] = field(default_factory=list)
     interrupt_at: int | None = None  # raise KeyboardInterrupt while learning this task
     encoder = SimpleNamespace(
-        n_threads=None, pooled_layers=1, spec=SimpleNamespace(name="toy", settings={"size": 1}, fingerprint="f00d")
+        n_threads=None,
+        pooled_layers=1,
+        trained_on=(),
+        spec=SimpleNamespace(name="toy", settings={"size": 1}, fingerprint="f00d"),
     )
 
     def notes(self) -> dict[str, int | list[int]]:

@@ -57,6 +57,8 @@ def test_a_row_says_what_a_method_needs(template: Record) -> None:
     assert ours.interval[0] <= 100 * last <= ours.interval[1]
     assert (ours.n_records, ours.setting) == (1, "FewRel, 5 shots, task orders of ERDA")
     assert rows_of(as_fewrel(template, "posterior", name_weight=0.0))["Posterior"].names == "no"
+    seen = rows_of(replace(as_fewrel(template, "posterior"), seen=["P17"]))["Posterior"]
+    assert seen.setting == f"{ours.setting}, relations seen in the encoder's training"
 
 
 def test_assumptions_and_further_texts_are_named(template: Record) -> None:

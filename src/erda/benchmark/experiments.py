@@ -23,6 +23,8 @@ from erda.files import user_path
 from erda.settings.runs import Run, filled_settings
 
 PERCENT = 100.0
+SEEN = "relations seen in the encoder's training"  # in titles
+FOUND = ("n_tasks", "seen")  # known after the run
 SHARED = ("dataset", "shots", "order_family", "encoder", "evaluate_on")
 ENCODERS = {
     "bilstm": "BiLSTM",
@@ -41,8 +43,8 @@ def shape_of(run: Run) -> dict[str, Any]:
     cut = {
         f"{kind}.{name}": value for kind in ("encoder", "stream") for name, value in run.settings.get(kind, {}).items()
     }
-    n_tasks = {"n_tasks": run.n_tasks} if isinstance(run, Record) else {}
-    return {**{name: getattr(run, name) for name in SHARED}, **n_tasks, **cut}
+    found = {"n_tasks": run.n_tasks, "seen": bool(run.seen)} if isinstance(run, Record) else {}
+    return {**{name: getattr(run, name) for name in SHARED}, **found, **cut}
 
 
 def choice_of(run: Run) -> dict[str, Any]:
@@ -53,14 +55,9 @@ def choice_of(run: Run) -> dict[str, Any]:
     return {"method": run.method, "corpus": Path(run.corpus).name or "none", **own}
 
 
-def has_default_settings(run: Run) -> bool:
-    """Whether all settings of the run's method have their defaults."""
-    return filled_settings(run.method, run.settings["method"]) == filled_settings(run.method, {})
-
-
 def reject_mixing(directory: Path, *, then: Run, now: Run) -> None:
     """Reject a folder that holds a run of another experiment, or of the same method with other settings."""
-    there, here = ({name: one for name, one in shape_of(run).items() if name != "n_tasks"} for run in (then, now))
+    there, here = ({name: one for name, one in shape_of(run).items() if name not in FOUND} for run in (then, now))
     if then.method == now.method:
         there, here = {**there, **choice_of(then)}, {**here, **choice_of(now)}
         there["corpus"], here["corpus"] = _corpora(then, now)
@@ -114,8 +111,7 @@ class Line:
     def summary(self, value: Callable[[Record], float | None], *, scale: float = 1.0) -> Summary | None:
         """Mean and deviation over the streams; None if a record lacks the value."""
         values = [value(record) for record in self.records]
-        found = Summary.of([one for one in values if one is not None])
-        return found.scaled(scale) if found and None not in values else None
+        return None if None in values else Summary.of([scale * one for one in values if one is not None])
 
     def after(self, measure: str, protocol: str, k: int) -> Summary | None:
         """`accuracy`, `macro` or `chance` after task `k` in per cent (0 is the first task, -1 the last)."""
@@ -204,7 +200,7 @@ def make_experiment(lines: Sequence[Line], *, notes: Iterable[str] = ()) -> Expe
     shape = shape_of(first)
     cut = [f"{name} {value}" for name, value in shape.items() if "." in name]
     names = [Path(name).name for name in (first.dataset, first.encoder)]  # last part of a path
-    ends = [] if first.evaluate_on == "test" else [first.evaluate_on]
+    ends = ["seen"] * bool(first.seen) + ([] if first.evaluate_on == "test" else [first.evaluate_on])
     slug = slug_of(" ".join([names[0], f"{first.shots}-shot", names[1], *cut, *ends, first.order_family]))
     title = title_of(first)
     return Experiment(title, slug, first.n_tasks, tuple(lines), (*notes, *_stream_notes(lines)))
@@ -300,6 +296,7 @@ def title_of(run: Run) -> str:
         encoder_in_words(run.encoder, run.settings.get("encoder", {})),
     ]
     parts += [f"{name.replace('_', ' ')} {value}" for name, value in run.settings.get("stream", {}).items()]
+    parts += [SEEN] if isinstance(run, Record) and run.seen else []
     if run.evaluate_on != "test":
         parts.append(f"measured on {run.evaluate_on} data")
     if run.order_family == "sckd":

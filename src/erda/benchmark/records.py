@@ -62,6 +62,7 @@ class Record(Run):
     relation_tests: dict[str, Count] = field(default_factory=dict)  # number of test examples of each relation
     notes: dict[str, Any] = field(default_factory=dict)  # of the method, for example on augmentation
     packed: dict[str, str] = field(default_factory=dict)  # `pack_predictions`; {} in older records
+    seen: list[str] = field(default_factory=list)  # relations that the encoder's training read labels of
     uses_names: bool | None = None  # whether the method reads relation names; None in older records
     protocols: dict[str, str] = field(default_factory=lambda: dict(RULES))
     schema: Literal[1] = 1

@@ -6,9 +6,9 @@ of one table together.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 
 import numpy as np
 
@@ -31,15 +31,7 @@ class Summary:
         found = list(values)
         if not found:
             return None
-        mean = math.fsum(found) / len(found)
-        if len(found) == 1:
-            return cls(mean, None, 1)
-        variance = math.fsum((value - mean) ** 2 for value in found) / (len(found) - 1)
-        return cls(mean, math.sqrt(variance), len(found))
-
-    def scaled(self, factor: float) -> Summary:
-        """Summary of the same values in another unit."""
-        return Summary(self.mean * factor, None if self.deviation is None else self.deviation * factor, self.n)
+        return cls(fmean(found), stdev(found) if len(found) > 1 else None, len(found))
 
 
 def paired_t(differences: Sequence[float]) -> float | None:

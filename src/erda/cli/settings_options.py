@@ -27,6 +27,7 @@ FLAGS = {  # name in a settings file -> (flag, metavar, help)
     "seeds": ("--seeds", "N,N", "streams to run (default: all six of the order family)"),
     "device": ("--device", "NAME", "cpu, cuda or cuda:N (default: cpu)"),
     "corpus": ("--corpus", "DIR", "corpus with an index (`erda corpus`): where ERDA finds extra examples"),
+    "allow_seen": ("--allow-seen", "", "run an encoder that was trained on relations of the stream; marks the records"),
     "evaluate_on": ("--evaluate-on", "POOL", "test or validation; choose settings on validation (default: test)"),
 }
 
@@ -34,7 +35,8 @@ FLAGS = {  # name in a settings file -> (flag, metavar, help)
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """Add the options that `load_settings` reads."""
     for name, (flag, metavar, text) in FLAGS.items():
-        parser.add_argument(flag, dest=name, metavar=metavar, help=text)
+        kind: dict[str, Any] = {"metavar": metavar} if metavar else {"action": "store_const", "const": True}
+        parser.add_argument(flag, dest=name, help=text, **kind)
     parser.add_argument("--preset", metavar="NAME", help="built-in settings: `erda list presets`")
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings from a TOML file (docs/benchmark.md)")
     add_sets(parser, "a setting of every method that has it; METHOD.NAME for one method, encoder.NAME for the encoder")

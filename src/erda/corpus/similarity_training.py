@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy, kl_div, normalize, softplus
 
+from erda.corpus.similarity import SimilarityModel, load_similarity
 from erda.corpus.training_batches import Batch, Batches, Machine, TrainingSettings, as_taught
 from erda.corpus.training_pairs import PairRows
 from erda.encoders import TransformerSettings
@@ -100,7 +102,13 @@ class Learner:
         )
         if settings.rank and before is not None:
             self.start = self.start.after(before)
-        self.start = replace(self.start, mode=settings.mode, trained_on=rows.relations)
+        if settings.objective == "distil" and not settings.teachers:
+            raise SettingsError("objective 'distil': name the teachers, such as --set teachers=models/large.")
+        load = partial(load_similarity, device=str(device), dtype="bfloat16" if device.type == "cuda" else "float32")
+        teachers = [load(name) for name in settings.teachers if settings.objective == "distil"]
+        sources = (before, *(teacher.encoder for teacher in teachers))
+        labels = {*rows.relations, *(name for one in sources if one is not None for name in one.trained_on)}
+        self.start = replace(self.start, mode=settings.mode, trained_on=tuple(sorted(labels)))
         if settings.objective in ("labelled", "distil"):
             encoder.layers.pooled_layers = settings.pooled_layers
         self.encoder = encoder.to(device).eval()
@@ -108,7 +116,7 @@ class Learner:
         self.trained = {name: one.float().to(device).requires_grad_() for name, one in self.start.tensors.items()}
         self.weights = replace(self.start, tensors=self.trained)
         self.sentences = SentenceBatches(rows.sentences, encoder.tokenizer, device)
-        self.taught = teacher_vectors(rows, settings.teachers, device) if settings.objective == "distil" else None
+        self.taught = teacher_vectors(rows, teachers) if teachers else None
         matrices, others = (
             [one for one in self.trained.values() if (one.dim() > 1) == is_matrix] for is_matrix in (True, False)
         )
@@ -183,16 +191,10 @@ class Learner:
 
 
 @torch.no_grad()
-def teacher_vectors(rows: PairRows, teachers: Sequence[str], device: torch.device) -> Tensor:
+def teacher_vectors(rows: PairRows, teachers: Sequence[SimilarityModel]) -> Tensor:
     """Vectors of all rows by several models, side by side, so that their cosine is the mean of theirs: [n, dim]."""
-    from erda.corpus.similarity import load_similarity
-
-    shown, parts = as_taught(np.arange(len(rows))), []
-    for name in teachers:
-        model = load_similarity(name, device=str(device), dtype="bfloat16" if device.type == "cuda" else "float32")
-        parts.append(model.encode_shown(rows.sentences, shown).half())
-    if not parts:
-        raise SettingsError("objective 'distil': name the teachers, such as --set teachers=models/large.")
+    shown = as_taught(np.arange(len(rows)))
+    parts = [model.encode_shown(rows.sentences, shown).half() for model in teachers]
     return torch.cat(parts, dim=1) / len(parts) ** 0.5
 
 

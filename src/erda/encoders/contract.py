@@ -80,6 +80,7 @@ class Encoder(ABC):
     spec: EncoderSpec
     dim: int
     pooled_layers: int = 1  # last layers whose states are averaged
+    trained_on: tuple[str, ...] = ()  # Wikidata ids of the relations that its training read labels of
     n_threads: int | None = None  # PyTorch threads during training and embedding; None keeps the current number
     background_file: BackgroundFile | None = None
     unlabelled_file: UnlabelledFile | None = None

@@ -119,7 +119,7 @@ class OnnxEncoder(Encoder):
         cache: FrozenCache | None = None,
     ) -> None:
         self.about, self.spec, self.dim, self.engine = about, spec, about.dim, about.engine
-        self.pooled_layers = about.pooled_layers
+        self.pooled_layers, self.trained_on = about.pooled_layers, about.trained_on
         self.cache, self._load, self._lock = cache, load, Lock()
 
     def __deepcopy__(self, memo: dict[int, object]) -> OnnxEncoder:

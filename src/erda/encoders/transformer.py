@@ -66,6 +66,7 @@ class TransformerEncoder(TrainableEncoder):
             if isinstance(module, nn.Dropout):
                 module.p = settings.dropout
         self.mode, self.pooled_layers = mode, pooled_layers
+        self.trained_on = weights.trained_on if weights else ()
         self.precision = settings.precision
         self.learning_rate = settings.learning_rate or LEARNING_RATES[mode]
         self.cache = cache

@@ -39,6 +39,7 @@ class Run:
     evaluate_on: str = "test"
     device: str = "cpu"
     corpus: str = ""  # source of extra examples
+    allow_seen: bool = False  # run also with an encoder whose training read labels of the stream's relations
     settings: dict[str, dict[str, Setting]] = field(default_factory=dict)
 
     @property
@@ -61,6 +62,7 @@ class RunOptions(Settings):
     cache_gb: Annotated[float, Field(ge=0, le=10_000)] = 4.0  # outputs of frozen layers; 0 disables the cache
     cache_dir: str = ""  # empty: in memory
     corpus: str = ""  # folder of a corpus with an index; without one there is no augmentation
+    allow_seen: bool = False
 
 
 class RunSettings(RunOptions):
@@ -76,7 +78,8 @@ class RunSettings(RunOptions):
         from erda.methods import find_method
 
         takes = {name for name in self.methods if any(one.name == "augmenter" for one in fields(find_method(name)))}
-        shared = self.model_dump(include={"encoder", "dataset", "shots", "order_family", "evaluate_on", "device"})
+        names = {"encoder", "dataset", "shots", "order_family", "evaluate_on", "device", "allow_seen"}
+        shared = self.model_dump(include=names)
         parts = {"encoder": self.encoder_settings, "stream": self.stream_settings}  # shared by all runs
         return tuple(
             Run(

@@ -30,7 +30,7 @@ from erda.settings.runs import RUN_KINDS, Run, RunSettings
 
 NO_CHANGES: Layer = {}
 INSTALL = "install packages/erda-peers"
-FIXED = ("methods", "encoder", "order_family", "shots")  # fixed by each table
+FIXED = ("methods", "encoder", "order_family", "shots", "allow_seen")  # fixed by each table
 
 
 @dataclass(frozen=True, slots=True)

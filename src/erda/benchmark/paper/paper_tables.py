@@ -103,7 +103,7 @@ def paper_layout(found: Records) -> tuple[Section, ...]:
     """
     by_row: dict[Path, list[FoundRecord]] = {}  # folder of a row -> its records
     for one in found.found:
-        if one.folder is not None:
+        if one.folder is not None and not one.record.seen:
             by_row.setdefault(one.folder.parents[1], []).append(one)
     sharing = Counter(table.folder for table in TABLES)
     sections: list[Section] = []

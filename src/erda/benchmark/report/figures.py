@@ -114,15 +114,12 @@ def matplotlib_text(text: str) -> str:
 
 
 @cache
-def _line_styles() -> list[dict[str, Any]]:
-    import matplotlib as mpl
-
-    return list(mpl.rc_params_from_file(STYLE, use_default_template=False)["axes.prop_cycle"])
-
-
 def line_style(number: int) -> dict[str, Any]:
     """Colour, marker and dash of a line; the first 21 differ."""
-    return _line_styles()[number % len(_line_styles())]
+    import matplotlib as mpl
+
+    styles = list(mpl.rc_params_from_file(STYLE, use_default_template=False)["axes.prop_cycle"])
+    return dict(styles[number % len(styles)])
 
 
 # -- from Matplotlib to bytes ------------------------------------------------------------------------------------------
@@ -166,29 +163,23 @@ def accuracy_figure(experiment: Experiment) -> Figure:
 
 def _draw_accuracy(experiment: Experiment, protocol: str, axes: Axes) -> None:
     tasks, records = range(experiment.n_tasks), experiment.records
+    learned = [k + 1 for k in tasks]
     for number, line in enumerate(experiment.lines):
         found = [line.accuracy(protocol, k) for k in tasks]
-        draw_line(axes, number, found, label=f"{line.label} (n={len(line.records)})")
+        means = np.array([one.mean if one else np.nan for one in found])
+        spread = np.array([(one.deviation or 0.0) if one else 0.0 for one in found])
+        style, label = line_style(number), matplotlib_text(f"{line.label} (n={len(line.records)})")
+        axes.plot(learned, means, label=label, markersize=4.5, clip_on=False, **style)
+        if spread.any():
+            axes.fill_between(learned, means - spread, means + spread, color=style["color"], alpha=0.18, linewidth=0)
     chance = [PERCENT * sum(one.after("chance", protocol, k) or 0.0 for one in records) / len(records) for k in tasks]
-    axes.plot([k + 1 for k in tasks], chance, color=MUTED, linestyle=":", marker="", label="chance")
+    axes.plot(learned, chance, color=MUTED, linestyle=":", marker="", label="chance")
     axes.set_ylabel("accuracy (%)")
     axes.set_ylim(0, 100)
     axes.set_title(protocol)
     axes.set_xlabel("tasks learned")
     step = -(-experiment.n_tasks // MOST_TICKS)
     axes.set_xticks(range(step, experiment.n_tasks + 1, step))
-
-
-def draw_line(axes: Axes, number: int, found: list[Summary | None], *, label: str = "") -> list[float]:
-    """Plot means over 1, 2, ... with a band of one deviation in the style of line `number`; return the means."""
-    x = range(1, len(found) + 1)
-    means = np.array([one.mean if one else np.nan for one in found])
-    spread = np.array([(one.deviation or 0.0) if one else 0.0 for one in found])
-    style = line_style(number)
-    axes.plot(x, means, label=matplotlib_text(label), markersize=4.5, clip_on=False, **style)
-    if spread.any():
-        axes.fill_between(x, means - spread, means + spread, color=style["color"], alpha=0.18, linewidth=0)
-    return means.tolist()
 
 
 def sweep_figure(experiment: Experiment, setting: str) -> Figure:

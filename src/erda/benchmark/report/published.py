@@ -89,8 +89,8 @@ def is_base_size(record: Record) -> bool:
 
 def _same_setting(record: Record, row: Published, protocol: str) -> bool:
     """Whether dataset, shots, protocol and test data agree and the record uses the published split unchanged."""
-    setting = (record.dataset, record.shots, protocol, record.evaluate_on)
-    return setting == (row.dataset, row.shots, row.protocol, "test") and not record.settings.get("stream")
+    setting = (record.dataset, record.shots, protocol, record.evaluate_on, record.seen)
+    return setting == (row.dataset, row.shots, row.protocol, "test", []) and not record.settings.get("stream")
 
 
 def _components(record: Record) -> dict[str, Any]:

@@ -9,17 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain, count
 from pathlib import Path
 
-from erda.benchmark.experiments import Experiment, Line, group_records, has_default_settings
+from erda.benchmark.experiments import Experiment, Line, group_records
 from erda.benchmark.records import Records, read_records
 from erda.benchmark.report import result_tables as results
 from erda.benchmark.report.figures import FORMATS, Figure, accuracy_figure, save_figure, sweep_figure
 from erda.benchmark.report.table_formats import WRITERS, ResultTable, escape_markdown, single_line, to_markdown
 from erda.errors import RecordError, unknown_name
 from erda.files import remove_own, write_bytes
+from erda.settings.runs import filled_settings
 
 FOLDER = "report"
 PAGE, MARKDOWN = "index.html", "report.md"  # MARKDOWN: of each section
@@ -59,11 +59,6 @@ class ShownSection:
     items: tuple[Item, ...]
     notes: tuple[str, ...]
 
-    @property
-    def tables(self) -> tuple[ResultTable, ...]:
-        """Tables without figures."""
-        return tuple(item for item in self.items if isinstance(item, ResultTable))
-
 
 Layout = Callable[[Records], tuple[Section, ...]]
 REFERENCES = ("posterior", "erda")  # preferred reference methods
@@ -84,7 +79,8 @@ def _rank(line: Line) -> tuple[int, bool]:
     """Sort key of lines: the first line is the reference; default settings come first within a method."""
     if line.method not in REFERENCES:
         return len(REFERENCES), False
-    return REFERENCES.index(line.method), not has_default_settings(line.first)
+    given, default = (filled_settings(line.method, own) for own in (line.first.settings["method"], {}))
+    return REFERENCES.index(line.method), given != default
 
 
 def named_apart(sections: Iterable[Section]) -> tuple[Section, ...]:
@@ -191,7 +187,7 @@ def write_report(
     written.append(page)
     _remove_earlier(directory / FOLDER, set(written))
     notes = tuple(f"{part.section.title}: {note}" for part in parts for note in part.notes)
-    tables = tuple(table for part in parts for table in part.tables)
+    tables = tuple(item for part in parts for item in part.items if isinstance(item, ResultTable))
     return Report(sections, tables, tuple(written), page, found.faults, notes)
 
 
@@ -199,14 +195,9 @@ def _remove_earlier(folder: Path, written: set[Path]) -> None:
     """Remove files of earlier reports, recognised by name, from the report and its section folders."""
     sections = [path.parent for path in folder.glob(f"*/{MARKDOWN}") if not path.parent.is_symlink()]
     for place in (*sections, folder):
-        remove_own(
-            place,
-            partial(_is_earlier, {path.relative_to(place).as_posix() for path in written if place in path.parents}),
-        )
-
-
-def _is_earlier(written: set[str], name: str) -> bool:
-    return name not in written and _WRITTEN.fullmatch(name) is not None
+        earlier = {path.name for path in place.iterdir() if _WRITTEN.fullmatch(path.name)}
+        earlier -= {path.name for path in written if path.parent == place}
+        remove_own(place, earlier.__contains__)
 
 
 def _write_section(shown: ShownSection, folder: Path) -> list[Path]:

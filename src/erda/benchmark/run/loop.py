@@ -42,6 +42,7 @@ from erda.types import Example, Predictions, TestSet
 
 if TYPE_CHECKING:
     from erda.data.streams import TaskStream
+    from erda.encoders.contract import Encoder
     from erda.methods.base import Method
 
 PACKAGES = ("torch", "transformers", "numpy")  # versions in a record
@@ -80,6 +81,7 @@ def run(
         stream = open_stream()
         tests = StreamTests(stream, asked.evaluate_on)
         method = build()
+        seen = seen_relations(stream, method.encoder, allowed=asked.allow_seen)
         measures: list[Measures] = []
         marks: list[Marks] = []
         seconds: dict[str, list[float]] = {"learn": [], "predict": []}
@@ -123,6 +125,7 @@ def run(
             versions=versions(),
             **relation_counts(tests.gold, marks, order),
             notes=notes,
+            seen=seen,
             uses_names=getattr(method, "uses_names", None),
             packed=pack_predictions(tests.gold, marks[-1], predictions.relations, order),
         )
@@ -131,6 +134,20 @@ def run(
             method.save(directory / "method")
         write_record(directory, record)
         return record
+
+
+def seen_relations(stream: TaskStream, encoder: Encoder, *, allowed: bool) -> list[str]:
+    """Relations of the stream whose labels the encoder's training read, by Wikidata id; raise unless `allowed`."""
+    seen = [relation for relation in stream.relations if relation.id in encoder.trained_on]
+    if seen and not allowed:
+        named = ", ".join(f"{one.id} ({one.name})" for one in seen[:5]) + ", ..." * (len(seen) > 5)
+        adapter = encoder.spec.settings.get("adapter", "")
+        raise StreamError(
+            f"Encoder '{encoder.spec.name}' ({adapter=}) was trained with labels of {len(seen)} of the "
+            f"{len(stream.relations)} relations of this stream: {named}. Use an encoder that never saw them, such as "
+            "minilm with its shipped adapter; or add --allow-seen, which marks the record."
+        )
+    return [relation.id for relation in seen]
 
 
 @contextmanager
