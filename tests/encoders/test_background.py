@@ -38,7 +38,7 @@ def test_a_damaged_file_raises_a_one_line_error(tmp_path: Path, content: object)
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("name", "dim"), [("minilm", 768), ("mpnet", 1536), ("open", 768)])
+@pytest.mark.parametrize(("name", "dim"), [("mpnet", 1536), ("open", 768)])
 def test_shipped_weights_have_a_background(name: str, dim: int) -> None:
     if name == "open":
         folder, fingerprint = PACKAGED / "open", read_about(PACKAGED / "open").fingerprint
