@@ -48,7 +48,9 @@ deviation 0; streams drawn by seed (redoc41, fewrel-fresh, fewrel-full) differ i
 and order.
 
 docs/benchmark.md explains the protocols. The commands write their records under `{AGAIN}`,
-and `erda report` shows them. A corpus is named by its folder (docs/corpus.md).
+and `erda report` shows them. A corpus is named by its folder (docs/corpus.md). The adapter
+`minilm-pairs` is the one that `minilm` shipped with until November 2026; the history of
+`src/erda/encoders/packaged/minilm/adapter` holds it (weights of sha256 `78681fe8...`).
 """
 
 

@@ -27,7 +27,7 @@ from erda.benchmark.report.report_files import Section
 from erda.errors import ErdaError, join_faults
 from erda.files import write_bytes
 from leaderboard.leaderboard import to_page_html, to_page_markdown
-from leaderboard.rows import published_rows, ranked, record_rows
+from leaderboard.rows import EARLIER, named_adapter, published_rows, ranked, record_rows
 from paper_rows import rows_page
 from public_records import audit_record, compact_record, record_line
 
@@ -76,7 +76,9 @@ def read_results(results: Path) -> dict[str, Records]:
     """Name of a file or folder in `results` -> its records."""
     parts: dict[str, list[Records]] = defaultdict(list)
     for file in sorted(set(results.rglob("*.jsonl")) - set(results.glob(f"{OPEN}/*"))):
-        parts[file.relative_to(results).with_suffix("").parts[0]].append(read_records(file))
+        read = read_records(file)
+        read = replace(read, found=tuple(replace(one, record=named_adapter(one.record)) for one in read.found))
+        parts[file.relative_to(results).with_suffix("").parts[0]].append(read)
     return {
         name: Records(
             results / name,
@@ -104,9 +106,10 @@ def documents(found: dict[str, Records]) -> dict[str, str]:
 
 
 def _in_file(section: Section, name: str) -> Section:
-    """Section with the name of its file in its title, unless it is a table of the plan."""
+    """Section with the name of its file in its title; a table of the plan says if its adapter is an earlier one."""
     if section.name in PLANNED:
-        return section
+        is_earlier = section.experiment.records[0].settings["encoder"].get("adapter") == EARLIER
+        return replace(section, title=f"{section.title} ({EARLIER}, the earlier one)") if is_earlier else section
     return replace(section, name=f"{name}-{section.name}", title=f"{section.title} (results/{name})")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ LATER = tuple(
     for table in TABLES["later"]
     for name, accuracy in table["accuracy"].items()
 )
+EARLIER: str = FACTS["adapter"]["earlier"]
 DRAWN_ANEW = ("fewrel-fresh",)  # datasets nobody chose settings on
 
 
@@ -68,6 +69,14 @@ class LeaderboardRow:
         )
 
 
+def named_adapter(record: Record) -> Record:
+    """Record that names MiniLM's earlier adapter where it was made with that one, which was `shipped` at the time."""
+    if record.encoder_spec.get("fingerprint") not in FACTS["adapter"]["earlier_fingerprints"]:
+        return record
+    own = {**record.settings.get("encoder", {}), "adapter": EARLIER}
+    return replace(record, settings={**record.settings, "encoder": own})
+
+
 def record_rows(sections: Iterable[Section]) -> list[LeaderboardRow]:
     """One row per line of records; a line that several tables share counts once, and ablations do not count."""
     rows: dict[tuple[object, ...], LeaderboardRow] = {}
@@ -84,6 +93,9 @@ def _row(line: Line) -> LeaderboardRow:
     method = FACTS["methods"].get(first.method, {})
     encoder = FACTS["encoders"].get(Path(first.encoder).name, {})
     adapter = _encoder_setting(first, "adapter")
+    is_earlier = first.settings.get("encoder", {}).get("adapter") == EARLIER
+    words = " + earlier adapter" if is_earlier else " + adapter" if adapter else ""
+    distilled = FACTS["adapter"]["distilled"] if adapter and first.encoder == "minilm" and not is_earlier else ""
     interval = line.relation_interval(ALL_SEEN)
     remarks = [method.get("remark", "")]
     if first.corpus:
@@ -100,12 +112,12 @@ def _row(line: Line) -> LeaderboardRow:
     return LeaderboardRow(
         method=_label(line, method.get("title", first.method)),
         remark="; ".join(filter(None, remarks)),
-        encoder=encoder.get("title", Path(first.encoder).name) + (" + adapter" if adapter else ""),
+        encoder=encoder.get("title", Path(first.encoder).name) + words,
         millions=encoder.get("millions"),
         training="frozen" if _is_frozen(first, method) else "trained",
         keeps=method.get("keeps", UNKNOWN),
         names=_reads_names(first),
-        pretraining=encoder.get("pretraining", UNKNOWN) + (FACTS["adapter"]["text"] if adapter else ""),
+        pretraining=encoder.get("pretraining", UNKNOWN) + (FACTS["adapter"]["text"] if adapter else "") + distilled,
         setting=setting_of(first),
         dataset=first.dataset,
         shots=first.shots,

@@ -53,7 +53,7 @@ def test_fingerprints_differ_between_models_and_stay(folder, adapter):
     ]
     assert len({model.fingerprint for model in models}) == 4
     packaged = load_similarity()
-    assert packaged.fingerprint == "eb671879eb055b90b02ce4f9dfb8c84cc04856a3e9464ea6c0478e475785562d"
+    assert packaged.fingerprint == "b9cc6ae9a7f55e2155c3d659743cd61ecfec3f002d677578573166210b228813"
     assert packaged.encoder.tokenizer.limit == 128
 
 

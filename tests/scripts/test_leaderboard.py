@@ -11,7 +11,7 @@ from toy_runs import grouped, toy_record
 from erda.benchmark.records import Record
 from erda.benchmark.report.report_files import experiment_section
 from leaderboard.leaderboard import to_page_html, to_page_markdown
-from leaderboard.rows import LeaderboardRow, published_rows, ranked, record_rows
+from leaderboard.rows import FACTS, LeaderboardRow, named_adapter, published_rows, ranked, record_rows
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +57,11 @@ def test_a_row_says_what_a_method_needs(template: Record) -> None:
     assert ours.interval[0] <= 100 * last <= ours.interval[1]
     assert (ours.n_records, ours.setting) == (1, "FewRel, 5 shots, task orders of ERDA")
     assert rows_of(as_fewrel(template, "posterior", name_weight=0.0))["Posterior"].names == "no"
+    record = as_fewrel(template, "posterior")
+    assert named_adapter(record) == record
+    spec = {**record.encoder_spec, "fingerprint": FACTS["adapter"]["earlier_fingerprints"][0]}
+    before = rows_of(named_adapter(replace(record, encoder_spec=spec)))["Posterior"]
+    assert before.encoder == "MiniLM-L6 + earlier adapter"
     seen = rows_of(replace(as_fewrel(template, "posterior"), seen=["P17"]))["Posterior"]
     assert seen.setting == f"{ours.setting}, relations seen in the encoder's training"
 
