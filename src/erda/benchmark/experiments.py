@@ -111,7 +111,8 @@ class Line:
     def summary(self, value: Callable[[Record], float | None], *, scale: float = 1.0) -> Summary | None:
         """Mean and deviation over the streams; None if a record lacks the value."""
         values = [value(record) for record in self.records]
-        return None if None in values else Summary.of([scale * one for one in values if one is not None])
+        found = None if None in values else Summary.of([one for one in values if one is not None])
+        return found and Summary(found.mean * scale, found.deviation and found.deviation * scale, found.n)
 
     def after(self, measure: str, protocol: str, k: int) -> Summary | None:
         """`accuracy`, `macro` or `chance` after task `k` in per cent (0 is the first task, -1 the last)."""

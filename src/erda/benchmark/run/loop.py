@@ -141,11 +141,11 @@ def seen_relations(stream: TaskStream, encoder: Encoder, *, allowed: bool) -> li
     seen = [relation for relation in stream.relations if relation.id in encoder.trained_on]
     if seen and not allowed:
         named = ", ".join(f"{one.id} ({one.name})" for one in seen[:5]) + ", ..." * (len(seen) > 5)
-        adapter = encoder.spec.settings.get("adapter", "")
+        adapter = encoder.spec.settings.get("adapter")
         raise StreamError(
-            f"Encoder '{encoder.spec.name}' ({adapter=}) was trained with labels of {len(seen)} of the "
-            f"{len(stream.relations)} relations of this stream: {named}. Use an encoder that never saw them, such as "
-            "minilm with its shipped adapter; or add --allow-seen, which marks the record."
+            f"Encoder '{encoder.spec.name}'{f' ({adapter})' if adapter else ''} was trained with labels of {len(seen)} "
+            f"of the {len(stream.relations)} relations of this stream: {named}. Use an encoder that never saw them, such "
+            "as minilm with its shipped adapter; or add --allow-seen, which marks the record."
         )
     return [relation.id for relation in seen]
 
