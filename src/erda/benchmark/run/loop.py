@@ -140,12 +140,13 @@ def seen_relations(stream: TaskStream, encoder: Encoder, *, allowed: bool) -> li
     """Relations of the stream whose labels the encoder's training read, by Wikidata id; raise unless `allowed`."""
     seen = [relation for relation in stream.relations if relation.id in encoder.trained_on]
     if seen and not allowed:
-        named = ", ".join(f"{one.id} ({one.name})" for one in seen[:5]) + ", ..." * (len(seen) > 5)
+        named = ", ".join(f"{one.id} ({one.name})" for one in seen[:5])
+        named += f" and {len(seen) - 5} more" if len(seen) > 5 else ""
         adapter = encoder.spec.settings.get("adapter")
         raise StreamError(
             f"Encoder '{encoder.spec.name}'{f' ({adapter})' if adapter else ''} was trained with labels of {len(seen)} "
-            f"of the {len(stream.relations)} relations of this stream: {named}. Use an encoder that never saw them, such "
-            "as minilm with its shipped adapter; or add --allow-seen, which marks the record."
+            f"of the {len(stream.relations)} relations of this stream: {named}. Use an encoder that never saw them, "
+            "such as minilm with its shipped adapter; or add --allow-seen, which marks the record."
         )
     return [relation.id for relation in seen]
 
