@@ -30,6 +30,14 @@ def test_plain_statements_are_answered_and_other_sentences_mostly_refused(taught
         assert sum(one.relation is None for one in taught.predict(nothing)) >= refused * len(nothing)
 
 
+def test_tokens_of_another_tool_get_the_confidence_of_the_text(taught: Extractor) -> None:
+    text = "In the 20th century, [[Madrid]]'s world-famous square was the capital of {{Spain}}."
+    tokens = "In the 20th century, Madrid 's world-famous square was the capital of Spain ."
+    given = {"tokens": tokens.split(), "head": {"span": [4, 5]}, "tail": {"span": [12, 13]}}
+    one, two = taught.predict([text, given])
+    assert [(r.relation, r.confidence) for r in one.ranked] == [(r.relation, r.confidence) for r in two.ranked]
+
+
 def test_min_confidence_decides_what_is_answered(taught: Extractor) -> None:
     sentence = next(iter(TRUE))
     answer = taught.predict(sentence)

@@ -9,6 +9,8 @@ from tiny_models import marked_examples, sentence
 from erda.encoders.layers import load_tokenizer
 from erda.encoders.tokens import MARKS, MarkedTokenizer, cut
 from erda.encoders.weights import find_model
+from erda.text.marks import example_from_marks, example_to_marks
+from erda.text.sentences import words_before, words_of
 from erda.types import Example
 
 MINILM = find_model("minilm")
@@ -48,8 +50,19 @@ ANY_WORD = st.one_of(
 
 def word_pieces(tokenizer: MarkedTokenizer, word: str) -> list[int]:
     """The slow way: one word at a time, without a cache."""
-    clean = word.encode("utf-8", "replace").decode("utf-8")
-    return tokenizer._backend.encode([clean], is_pretokenized=True, add_special_tokens=False).ids
+    clean = words_of(word.encode("utf-8", "replace").decode("utf-8"))
+    return tokenizer._backend.encode(clean, is_pretokenized=True, add_special_tokens=False).ids
+
+
+ODD_WORD = st.sampled_from(["Obama's", "Mr.", "J.", "U.S.", "20th", "4×400", "10€", "father-in-law"])
+
+
+@given(marked_examples(ODD_WORD | st.text(alphabet="aB1é\u0301.,'’s²-_€", min_size=1, max_size=6)))
+def test_a_sentence_has_the_same_pieces_and_places_as_tokens_and_as_marked_text(example: Example) -> None:
+    marked = example_from_marks(example_to_marks(example))
+    one, two = TOKENIZERS["markers"].encode([example, marked])
+    assert (one.ids.tolist(), one.places) == (two.ids.tolist(), two.places)
+    assert words_before(example) == words_before(marked)
 
 
 @given(marked_examples(ANY_WORD), st.sampled_from(["paper", "markers"]))

@@ -17,6 +17,7 @@ from erda.methods.open_head import OpenHead, Pairs, type_numbers
 from erda.methods.openness import TaughtPairs, fit_open_head
 from erda.methods.posterior import Posterior
 from erda.text.descriptions import patterns_of
+from erda.text.sentences import words_before
 from erda.text.spacy_tagger import TokenTagger, typed_examples
 from erda.types import Example, pair_in_sentence
 
@@ -54,9 +55,9 @@ def open_head(method: Method, state: State, tag: TokenTagger | None = None) -> O
 
 def pairs_of(examples: Sequence[Example], vectors: np.ndarray, type_names: Sequence[str]) -> Pairs:
     """Examples as the arrays that a head reads."""
-    places = [(one.head.span.start, one.tail.span.start) for one in examples]
+    places = np.array([words_before(one) for one in examples], dtype=np.int64).reshape(-1, 2)
     types = type_numbers([(one.head.type, one.tail.type) for one in examples], type_names)
-    return Pairs(vectors, types, np.array(places, dtype=np.int64).reshape(-1, 2))
+    return Pairs(vectors, types, places)
 
 
 def _embedded(encoder: Encoder, examples: Sequence[Example]) -> np.ndarray:

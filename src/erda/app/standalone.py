@@ -29,6 +29,7 @@ from erda.errors import ErdaError
 from erda.methods.expected import Fitted
 from erda.methods.open_head import OpenHead, Pairs, type_numbers, unit_rows
 from erda.text.marks import Mark, example_from_marks, example_from_text
+from erda.text.sentences import words_before
 from erda.types import Entity, Example, Span
 
 
@@ -85,7 +86,7 @@ class Predictor:
     def _confidences(self, scores: np.ndarray, vectors: np.ndarray, examples: Sequence[Example]) -> np.ndarray:
         if self.head is None:
             return self.calibration.confidences(scores)
-        places = np.array([(one.head.span.start, one.tail.span.start) for one in examples]).reshape(-1, 2)
+        places = np.array([words_before(one) for one in examples]).reshape(-1, 2)
         types = type_numbers([(one.head.type, one.tail.type) for one in examples], self.head.type_names)
         return self.head.marked_confidences(scores, Pairs(vectors, types, places))
 

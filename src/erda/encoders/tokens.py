@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from erda.errors import ModelError, SettingsError
+from erda.text.sentences import words_of
 from erda.types import Example
 
 if TYPE_CHECKING:
@@ -79,9 +80,10 @@ class Layout:
 class MarkedTokenizer:
     """Tokenise marked sentences into word pieces, with caches of words and of sentences.
 
-    A word without pieces (an empty string, a zero-width space) disappears; an entity without pieces becomes the unknown
-    token. Special tokens spelled out in a sentence (`[SEP]`) are ordinary text. Sentences over `limit` pieces are
-    shortened around their entities (`cut`).
+    Tokens of other tools ("Oslo's") are split into our words, so that a sentence has the same pieces as tokens and as
+    marked text. A word without pieces (an empty string, a zero-width space) disappears; an entity without pieces
+    becomes the unknown token. Special tokens spelled out in a sentence (`[SEP]`) are ordinary text. Sentences over
+    `limit` pieces are shortened around their entities (`cut`).
     """
 
     def __init__(
@@ -179,7 +181,7 @@ class MarkedTokenizer:
             known = self._words = {}
         new = [word for word in dict.fromkeys(words) if word not in known]
         if new:
-            clean = [[word.encode("utf-8", "replace").decode("utf-8")] for word in new]  # replaces lone surrogates
+            clean = [words_of(word.encode("utf-8", "replace").decode("utf-8")) for word in new]  # no lone surrogates
             encodings = self._backend.encode_batch_fast(clean, is_pretokenized=True, add_special_tokens=False)
             known.update((word, encoding.ids) for word, encoding in zip(new, encodings, strict=True))
         return known

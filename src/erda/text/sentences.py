@@ -10,8 +10,9 @@ import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 
-from erda.types import Span
+from erda.types import Example, Span
 
 # Characters that continue a word: combining marks, and letters between them in scripts that mix the two.
 _MARKS = (
@@ -30,7 +31,7 @@ TOKEN = re.compile(
     rf"(?:[^\W\d_]{_ACCENT}*\.){{2,}}"  # U.S.
     rf"|\b(?<!{_ACCENT})(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|Prof|Rev|Gen|Col|Lt|Sgt|Capt|No|vs|etc)\.(?=\s)"
     rf"|\b(?<!{_ACCENT})[A-Z]\.(?=\s)"  # an initial
-    r"|\d+(?:[.,:]\d+)*"
+    rf"|\d+(?:[.,:]\d+)*[^\W_]*(?:[{_MARKS}]+[^\W_]*)*"  # 1,000; 20th
     rf"|['’](?:s|re|ve|ll|d|m|t)\b(?!{_ACCENT})"
     rf"|[^\W_]+(?:[{_MARKS}]+[^\W_]*)*"
     rf"|\.\.\.|--|[^\w\s]{_ACCENT}*|_",
@@ -82,6 +83,18 @@ def words_at(text: str, offsets: Iterable[tuple[int, int]]) -> list[str]:
     """Return the words at some offsets of a text, in composed form (NFC)."""
     words = [text[left:right] for left, right in offsets]
     return words if text.isascii() else [unicodedata.normalize("NFC", word) for word in words]
+
+
+def words_before(example: Example) -> tuple[int, int]:
+    """Return the number of words before head and tail: our words, not the tokens, which may be those of another tool.
+
+    >>> from erda.types import Entity
+    >>> words_before(Example(("Oslo's", "mayor", "left"), Entity("mayor", Span(1, 2)), Entity("left", Span(2, 3))))
+    (2, 3)
+    """
+    counts = (1 if token.isalnum() else len(tokens_of(token)) for token in example.tokens)
+    before = list(accumulate(counts, initial=0))
+    return before[example.head.span.start], before[example.tail.span.start]
 
 
 def token_span(tokens: Sequence[tuple[int, int]], start: int, end: int) -> Span | None:
