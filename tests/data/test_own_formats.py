@@ -240,6 +240,32 @@ def test_prodigy_uses_spans_around_tokens_and_rejected_rows_are_counterexamples(
         read_examples(path)
 
 
+@pytest.mark.parametrize("name", ["x.json", "x.prodigy.jsonl", "prodigy.jsonl.gz"])
+@given(spans=st.sets(st.permutations(range(6)).map(lambda some: tuple(some[:2])), min_size=1, max_size=5))
+def test_annotation_tools_get_sentences_with_their_entities_and_relations(
+    tmp_path_factory: pytest.TempPathFactory, name: str, spans: set[tuple[int, int]]
+) -> None:
+    texts = (("Ann", "née", "😀", "met", "Bo", "'s"), ("Ann", "saw", "U.S.", "東京", "in", "20th"))
+    written = [
+        Example(text, Entity(text[a], Span(a, a + 1), type="PER"), Entity(text[b], Span(b, b + 1)), relation)
+        for text, relation in zip(texts, ("meets", None), strict=True)
+        for a, b in sorted(spans)
+    ]
+    types = {(one.head.span, one.tokens): "PER" for one in written}
+    path = tmp_path_factory.mktemp("own") / name
+    write_examples(path, written, written[:1])
+    reading = read_examples(path)
+    assert reading.format == ("labelstudio" if name == "x.json" else "prodigy")
+    assert len(reading.counterexamples) == (reading.format == "prodigy")
+    read = [replace(one, id="") for one in (*reading.examples, *reading.unrelated, *reading.counterexamples)]
+    none = "no_relation"
+    assert read[: len(written)] == [replace(one, relation=one.relation or none) for one in written]
+    assert set(read[len(written) :]) <= {written[0]}
+    for one in read[: len(written)]:
+        for entity in (one.head, one.tail):
+            assert entity.type == types.get((entity.span, one.tokens))
+
+
 @pytest.mark.parametrize("ending", ["jsonl", "csv"])
 def test_rows_that_do_not_hold_are_written_and_read_back(tmp_path: Path, ending: str) -> None:
     right = example_from_marks("[[Ann]] met {{Bo}}", relation="meets", id="1")

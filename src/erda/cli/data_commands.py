@@ -29,7 +29,7 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
     convert = add_command(own, "data convert", convert_file)
     convert.add_argument("file", metavar="FILE", type=named_path, help="examples in any of the formats of docs/data.md")
     add_rows(convert)
-    out = "output file: .jsonl or .csv, or either with .gz (default: count the examples and write nothing)"
+    out = "output file: .jsonl, .csv, .json (Label Studio) or prodigy.jsonl, also with .gz (default: only check)"
     convert.add_argument("--out", metavar="OUT", type=Path, help=out)
     add_overwrite(convert)
 

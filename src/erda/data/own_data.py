@@ -1,6 +1,7 @@
 """A user's own data: a file in any supported format, or a folder with `train`, `validation` and `test` files.
 
-`convert` writes our own formats: JSONL, which keeps every field, or CSV with inline marks, which people can edit.
+`convert` writes our own formats: JSONL, which keeps every field, or CSV with inline marks, which people can edit; and
+files that Label Studio and Prodigy import.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -242,7 +244,12 @@ def jsonl_lines(examples: Iterable[Example], counterexamples: Iterable[Example] 
         yield from (json.dumps(example_to_json(example, holds=holds), ensure_ascii=False) for example in pool)
 
 
-WRITERS = {".jsonl": (jsonl_lines, "\n"), ".csv": (csv_lines, CSV_END)}  # lines of a format, and their ending
+WRITERS = {  # ending of a name, the first that fits -> lines of the format, and their ending
+    "prodigy.jsonl": (annotation_tools.prodigy_lines, "\n"),
+    ".jsonl": (jsonl_lines, "\n"),
+    ".json": (annotation_tools.labelstudio_lines, "\n"),
+    ".csv": (csv_lines, CSV_END),
+}
 
 
 def convert(
@@ -257,30 +264,33 @@ def convert(
 ) -> Reading:
     """Write the examples of a file to `out`, then those without a relation, then counterexamples; return the reading.
 
-    The ending of `out` selects the format: `.jsonl` or `.csv`, or either with `.gz` after it. `tick` is called once for
-    each row.
+    The ending of `out` selects the format (`WRITERS`); `.gz` may follow it. `tick` is called once for each row.
     """
-    _ending(out)
+    is_labelstudio = _ending(out) == ".json"
     check_output(out, path, *brat_files(path), *relation_files(path), overwrite=overwrite)
     reading = read_examples(path, format, no_relation, columns=columns, tick=tick)
-    examples = (*reading.examples, *reading.unrelated)
-    write_examples(out, examples, reading.counterexamples, overwrite=overwrite)
-    return reading
+    examples, against = (*reading.examples, *reading.unrelated), reading.counterexamples
+    write_examples(out, examples, against, overwrite=overwrite)
+    if not (is_labelstudio and against):
+        return reading
+    left_out = reading.left_out | {"Label Studio has no counterexamples": len(against)}
+    return replace(reading, counterexamples=(), left_out=left_out)
 
 
 def write_examples(
     out: Path, examples: Iterable[Example], counterexamples: Sequence[Example] = (), *, overwrite: bool = False
 ) -> None:
-    """Write examples as JSONL or CSV, depending on the ending of the name."""
+    """Write examples in the format that the ending of the name selects."""
     lines, end = WRITERS[_ending(out)]
     refuse_existing(out, overwrite=overwrite)
     write_lines(out, lines(examples, counterexamples), end=end)
 
 
 def _ending(out: Path) -> str:
-    ending = out.with_suffix("").suffix if out.suffix == ".gz" else out.suffix
-    if ending not in WRITERS:
-        raise SettingsError(
-            f"--out {out}: expected a name that ends in {' or '.join(WRITERS)}, optionally followed by .gz."
-        )
-    return ending
+    name = out.name.lower().removesuffix(".gz")
+    if found := next((ending for ending in WRITERS if name.endswith(ending)), None):
+        return found
+    raise SettingsError(
+        f"--out {out}: expected a name that ends in .jsonl, .csv, .json (Label Studio) or prodigy.jsonl, optionally "
+        "followed by .gz."
+    )

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from erda.answers import Answer
 from erda.app.version import Version
+from erda.data.formats.annotation_tools import region, relation_result
 from erda.errors import DataError, ErdaError, printable
 from erda.files import decode
 from erda.serve.bodies import add_examples, refuse_many
@@ -100,22 +101,19 @@ def prediction(version: Version, task: TaskBody, names: dict[str, str]) -> dict[
         found = ()
     regions, relations = dict[str, dict[str, Any]](), list[dict[str, Any]]()
     for answer in found:
-        head, tail = (region(str(text), answer, role, names) for role in ("head", "tail"))
+        head, tail = (answer_region(str(text), answer, role, names) for role in ("head", "tail"))
         for one in (head, tail):
             regions.setdefault(one["id"], one)
-        ends = {"from_id": head["id"], "to_id": tail["id"]}
-        relations.append({"type": "relation", **ends, "direction": "right", "labels": list(answer.relations)})
+        relations.append(relation_result(head, tail, answer.relations))
     score = min((answer.confidence for answer in found), default=0.0)
     return {"result": [*regions.values(), *relations], "score": score, "model_version": model_version(version)}
 
 
-def region(text: str, answer: Answer, role: str, names: dict[str, str]) -> dict[str, Any]:
+def answer_region(text: str, answer: Answer, role: str, names: dict[str, str]) -> dict[str, Any]:
     """The region of the head or tail of an answer."""
-    start, end = (getattr(answer.place, f"{role}_{name}") for name in ("start", "end"))
-    value = {"start": start, "end": end, "text": text[start:end]}
-    value["labels"] = [getattr(answer.example, role).type or "entity"]
+    place = getattr(answer.place, f"{role}_start"), getattr(answer.place, f"{role}_end")
     about = {name: names[name] for name in ("from_name", "to_name")}
-    return {"id": f"erda-{start}-{end}", "type": "labels", "value": value, **about}
+    return region(text, place, getattr(answer.example, role).type, **about)
 
 
 def drawn_marks(task: TaskBody) -> list[Mark] | None:

@@ -11,15 +11,18 @@ regions of the task's text, and relations from one region to another (`from_id`,
 Prodigy, JSONL of the recipe rel.manual: a text with `tokens`, `spans` and `relations`. A relation goes from `head` to
 `child`: our head and tail. Both are token numbers, or spans that contain the token. A rejected row with one relation is
 a counterexample of it; of several relations, nobody knows which one is wrong.
+
+Files for Label Studio and Prodigy have one text per sentence, with all its entities and relations.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
+from itertools import accumulate, count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,7 +32,7 @@ from erda.data.formats.row_collector import Marked, Rejected, SourceRow, sentenc
 from erda.errors import DataError
 from erda.files import decode, decode_json, read_bytes
 from erda.text.reading import Faults, JsonWalk, read_lines
-from erda.types import Example
+from erda.types import NO_RELATION, Example, Span
 
 NOT_ANNOTATED = "no relation is annotated"
 BRAT = "brat annotations, one per line"
@@ -39,6 +42,7 @@ _ENTITY = re.compile(r"\S+ (\d{1,12}) (\d{1,12})((?:;\d+ \d+)*)")
 _RELATION = re.compile(r"(\S+) \S+?:(\S+) \S+?:(\S+)\s*")
 _REFERENCE = re.compile(r"Reference (\S+) (\S+)")
 LABEL_STUDIO = "an array of tasks with 'data' and 'annotations' (export format JSON)"
+UNTYPED = "entity"  # the label of a region whose entity has no type
 CANCELLED = "the annotation was skipped"
 PRODIGY = "one JSON object per line, as written by 'prodigy db-out'"
 NOT_ACCEPTED = "the row was not accepted"
@@ -210,7 +214,39 @@ def _region_mark(regions: Mapping[str, Result], region_id: str | None) -> Marked
     if region is None:
         raise DataError(f"a relation names region {region_id!r}, which this annotation does not have.")
     found = decode(region.value, Region, place=f"region {region_id}", remedy="Only plain text regions are supported.")
-    return Marked(found.start, found.end, found.text, type=next(iter(found.labels or ()), None))
+    label = next(iter(found.labels or ()), UNTYPED)
+    return Marked(found.start, found.end, found.text, type=None if label == UNTYPED else label)
+
+
+def region(text: str, place: tuple[int, int], type: str | None, **names: str) -> dict[str, Any]:
+    """The region of an entity of a text; `names` are those of the labelling configuration."""
+    start, end = place
+    value = {"start": start, "end": end, "text": text[start:end], "labels": [type or UNTYPED]}
+    return {
+        "id": f"erda-{start}-{end}",
+        "type": "labels",
+        "value": value,
+        "from_name": "label",
+        "to_name": "text",
+    } | names
+
+
+def relation_result(head: Mapping[str, Any], tail: Mapping[str, Any], labels: Sequence[str]) -> dict[str, Any]:
+    """The relations from one region to another."""
+    ends = {"from_id": head["id"], "to_id": tail["id"]}
+    return {"type": "relation", **ends, "direction": "right", "labels": list(labels)}
+
+
+def labelstudio_lines(examples: Iterable[Example], counterexamples: Sequence[Example] = ()) -> Iterator[str]:
+    """Write tasks with annotations, as the lines of a JSON array; Label Studio has no place for counterexamples."""
+    start = "["
+    for one in _sentences(examples):
+        regions = {span: region(one.text, place, type) for span, (place, type) in one.entities.items()}
+        relations = [relation_result(regions[head], regions[tail], [label]) for head, tail, label in one.relations]
+        task = {"data": {"text": one.text}, "annotations": [{"result": [*regions.values(), *relations]}]}
+        yield start + json.dumps(task, ensure_ascii=False)
+        start = ","
+    yield "]" if start == "," else "[]"
 
 
 def _task_text(data: Mapping[str, Any]) -> str:
@@ -304,4 +340,50 @@ def _prodigy_mark(row: ProdigyRow, role: str, token: int, span: ProdigySpan | No
         if not 0 <= token < len(row.tokens):
             raise DataError(f"{role} {token} is out of range ({len(row.tokens)} tokens).")
         span = row.tokens[token]
-    return Marked(span.start, span.end, span.text, type=span.label or None)
+    return Marked(span.start, span.end, span.text, type=None if span.label == UNTYPED else span.label or None)
+
+
+def prodigy_lines(examples: Iterable[Example], counterexamples: Sequence[Example] = ()) -> Iterator[str]:
+    """Write rows of the recipe rel.manual; the relation of a counterexample is a rejected row."""
+    accepted = ((one, "accept") for one in _sentences(examples))
+    for one, answer in (*accepted, *((one, "reject") for each in counterexamples for one in _sentences([each]))):
+        tokens = [
+            {"text": one.text[a:b], "start": a, "end": b, "id": i, "ws": True} for i, (a, b) in enumerate(one.places)
+        ]
+        spans = {
+            span: {"start": a, "end": b, "token_start": span.start, "token_end": span.end - 1, "label": type or UNTYPED}
+            for span, ((a, b), type) in one.entities.items()
+        }
+        relations = [
+            {"head": head.end - 1, "child": tail.end - 1, "label": label}
+            | {"head_span": spans[head], "child_span": spans[tail]}
+            for head, tail, label in one.relations
+        ]
+        row = {"text": one.text, "tokens": tokens, "spans": list(spans.values()), "relations": relations}
+        yield json.dumps({**row, "answer": answer}, ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotatedSentence:
+    """A text with the characters of its tokens, the place and type of its entities, and its relations."""
+
+    text: str
+    places: list[tuple[int, int]]
+    entities: dict[Span, tuple[tuple[int, int], str | None]]
+    relations: list[tuple[Span, Span, str]]
+
+
+def _sentences(examples: Iterable[Example]) -> Iterator[AnnotatedSentence]:
+    """Group examples by their sentences, whose tokens are joined by spaces."""
+    groups: dict[tuple[str, ...], list[Example]] = {}
+    for example in examples:
+        groups.setdefault(example.tokens, []).append(example)
+    for tokens, own in groups.items():
+        ends = accumulate(tokens, lambda end, token: end + 1 + len(token), initial=-1)
+        places = [(end + 1, end + 1 + len(token)) for end, token in zip(ends, tokens, strict=False)]
+        marked = [entity for one in own for entity in (one.head, one.tail)]
+        types = {entity.span: entity.type for entity in marked if entity.type}
+        spans = [entity.span for entity in marked]
+        entities = {one: ((places[one.start][0], places[one.end - 1][1]), types.get(one)) for one in spans}
+        relations = [(one.head.span, one.tail.span, one.relation or NO_RELATION) for one in own]
+        yield AnnotatedSentence(" ".join(tokens), places, entities, relations)
