@@ -121,7 +121,9 @@ def read_lines(
     with opened(path, meter) as file:
         for number, raw in enumerate(iter(partial(file.readline, MAX_LINE), b""), 1):
             if len(raw) == MAX_LINE and not raw.endswith(b"\n"):
-                raise DataError(f"{path}:{number}: a line is longer than {MAX_LINE >> 20} MB; is this a text file?")
+                size = f"a line is longer than {MAX_LINE >> 20} MB"
+                remedy = f"break the lines of a text first: fold -s -w 10000 {path.name} > lines.txt"
+                raise DataError(f"{path}:{number}: {size}; {remedy}")
             if number == 1:
                 _refuse_utf16(path, raw)
             if number <= skip:
