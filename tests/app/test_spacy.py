@@ -61,6 +61,11 @@ def test_pairs_stay_within_a_sentence(store: Path, has_borders: bool) -> None:
     assert {one.text for found in doc._.relations for one in (found.head, found.tail)} <= {*NAMES}
 
 
+def test_pronouns_are_not_asked_about(store: Path) -> None:
+    doc = pipeline(store)("Ada was born in London. She was born in London, and it was founded by her.")
+    assert {head for head, _, _ in triples(doc)} == {"Ada"}
+
+
 def test_a_document_can_be_stored(store: Path) -> None:
     nlp = pipeline(store)
     doc = nlp(TEXT)
