@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from toy_words import FOUNDED, Words
 from erda.app.extractor import Extractor
 from erda.serve.application import ServerSettings, build_application
 from erda.serve.ray_engine import ToWriter, answer_of, is_change
+from erda.serve.service import ServerLimits, Service
 from ray_cluster import two_nodes
 
 
@@ -41,6 +43,22 @@ def test_a_replica_hands_changes_on_to_the_writer_and_follows_it(tmp_path: Path)
         assert served.call("POST", "/v1/undo", {}, headers={"Origin": "http://evil.example"}).status_code == 403
     assert written == ["POST /v1/teach", "DELETE /v1/relations", "POST /v1/teach"]
     writer.state.service.stop()
+
+
+def test_all_questions_of_a_replica_wait_for_the_first_teaching_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a question beside the one that noticed it nor a slow load gets the version before any teaching."""
+    extractor = Extractor.open(tmp_path / "store", encoder=Words())
+    service, refresh = Service(extractor, ServerLimits()), extractor.refresh
+    assert not service.newest().relations
+    monkeypatch.setattr("erda.serve.service.FOLLOW_SECONDS", 0.01)
+    monkeypatch.setattr(extractor, "refresh", lambda: (time.sleep(0.3), refresh()))
+    toy_store(tmp_path / "store")
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: service.newest().number, range(8)))
+    assert found == [2] * 8
+    service.stop()
 
 
 def test_every_route_is_a_question_or_a_change(served: Served) -> None:

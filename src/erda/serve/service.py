@@ -6,7 +6,7 @@ import asyncio
 import gc
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -32,7 +32,7 @@ from erda.types import Example
 T = TypeVar("T")
 Lane = Literal["listing", "sentence", "text", "review", "heavy"]
 THREADS: dict[Lane, int] = {"listing": 4, "sentence": available_threads(), "text": 4, "review": 1, "heavy": 2}
-FOLLOW_SECONDS = 2.0  # to wait for a version that another process has taught
+FOLLOW_SECONDS, FIRST_SECONDS = 2.0, 60.0  # to wait for a version that another process has taught; for the first one
 SWITCH_SECONDS = 0.0005
 WARM = example_from_marks("[[a]] and {{b}}")
 PART_SIZE = 16  # sentences of a request that are answered before it is the turn of others
@@ -78,7 +78,7 @@ class Service:
         self._writer = ThreadPoolExecutor(1, "erda-writes")
         self._lock, self._n_writes, self._n_heavy = Lock(), 0, 0
         self._seen: tuple[int, ...] | None = ()  # nothing yet
-        self._writer.submit(self._publish)
+        self._loading = self._writer.submit(self._publish)
 
     @property
     def folder(self) -> Path:
@@ -123,11 +123,11 @@ class Service:
         """The version that answers, after a look at what other processes have taught."""
         head = file_state(self.folder / HEAD)
         with self._lock:
-            loaded = self._writer.submit(self._refresh) if head != self._seen else None
-            self._seen, is_free = head, self._n_writes == 0
-        if loaded and is_free:  # else the write in progress loads it, and answers go on meanwhile
-            with suppress(TimeoutError):
-                loaded.result(FOLLOW_SECONDS)
+            if head != self._seen:
+                self._seen, self._loading = head, self._writer.submit(self._refresh)
+            loading, is_free = self._loading, self._n_writes == 0
+        if is_free:  # else the write in progress loads it, and answers go on meanwhile
+            wait([loading], FOLLOW_SECONDS if self.version.relations else FIRST_SECONDS)
         return self.version
 
     def _refresh(self) -> None:
