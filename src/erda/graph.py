@@ -11,7 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -21,6 +22,7 @@ from erda.text.pronouns import is_pronoun
 
 if TYPE_CHECKING:
     import networkx as nx
+    from rdflib.term import Node
 
 Row = Mapping[str, Any]  # of `Answer.to_json`, with the `id` or `line` of its document
 Aliases = Mapping[str, str | None]  # spelling -> the name or id of its node
@@ -89,27 +91,36 @@ def to_graphml(graph: nx.MultiDiGraph) -> bytes:
 
 def to_turtle(graph: nx.MultiDiGraph) -> bytes:
     """Write Turtle: each relation as a triple, and as an `rdf:Statement` with its sentence and confidence."""
-    from rdflib import RDF, RDFS, SKOS, Graph, Literal, URIRef
+    from rdflib import SKOS, Graph
 
-    def iri(kind: str, name: str = "") -> URIRef:
-        return URIRef(f"{NAMESPACE}{kind}{quote(name, safe='')}")
-
+    triples = list(_triples(graph))
+    if len(triples) > MOST_READABLE:  # lines of N-Triples are Turtle without prefixes, and ten times as fast
+        return "".join(dict.fromkeys(f"{' '.join(one.n3() for one in triple)} .\n" for triple in triples)).encode()
     found = Graph(store="SimpleMemory")
     for prefix, names in (("erda", NAMESPACE), ("relation", f"{NAMESPACE}relation:"), ("skos", SKOS)):
         found.bind(prefix, names)
+    found.addN((*triple, found) for triple in triples)
+    return found.serialize(format="turtle", encoding="utf-8")
+
+
+def _triples(graph: nx.MultiDiGraph) -> Iterator[tuple[Node, Node, Node]]:
+    from rdflib import RDF, RDFS, SKOS, Literal, URIRef
+
+    @cache
+    def iri(kind: str, name: str = "") -> URIRef:
+        return URIRef(f"{NAMESPACE}{kind}{quote(name, safe='')}")
+
     for node, entity in graph.nodes.items():
         own = [(RDFS.label, Literal(entity["name"])), *((RDF.type, iri("type:", one)) for one in entity["types"])]
         own += [(SKOS.altLabel, Literal(one)) for one in entity["spellings"] if one != entity["name"]]
         own += [(iri("place"), Literal(one)) for one in entity["places"]]
-        found.addN((iri("entity:", node), *one, found) for one in own)
+        yield from ((iri("entity:", node), *one) for one in own)
     for head, tail, key, about in graph.edges(keys=True, data=True):
         triple = iri("entity:", head), iri("relation:", about["relation"]), iri("entity:", tail)
         own = [(RDF.type, RDF.Statement), *zip((RDF.subject, RDF.predicate, RDF.object), triple, strict=True)]
         own += [(iri(name), Literal(about[name])) for name in ("confidence", "sentence", "document")]
-        found.add(triple).add((triple[1], RDFS.label, Literal(about["relation"])))
-        found.addN((iri("statement:", key), *one, found) for one in own)
-    # lines of N-Triples are Turtle without prefixes, and rdflib writes them ten times as fast
-    return found.serialize(format="turtle" if len(found) <= MOST_READABLE else "nt", encoding="utf-8")
+        yield from (triple, (triple[1], RDFS.label, Literal(about["relation"])))
+        yield from ((iri("statement:", key), *one) for one in own)
 
 
 def to_cypher(graph: nx.MultiDiGraph) -> bytes:
