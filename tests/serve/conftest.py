@@ -28,15 +28,22 @@ def served(extractor: Extractor) -> Iterator[Served]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """The server of the page, one for all tests of a file."""
+    with serving(toy_store(tmp_path_factory.mktemp("page") / "store")) as found:
+        yield found
+
+
 @pytest.fixture
-def page(served: Served, browser: Any) -> Iterator[Any]:
+def page(site: Served, browser: Any) -> Iterator[Any]:
     """The page over the store as `toy_store` made it; a fault of a script fails the test."""
-    served.post("/v1/undo", {"to": 2})
+    site.post("/v1/undo", {"to": 2})
     with browser.new_context(viewport={"width": 1280, "height": 800}, accept_downloads=True) as context:
         page, faults = context.new_page(), list[str]()
         page.set_default_timeout(60_000)  # the machine may be busy
         page.on("pageerror", lambda fault: faults.append(str(fault)))
         page.on("console", lambda said: faults.append(said.text) if "Content Security Policy" in said.text else None)
-        page.goto(served.url)
+        page.goto(site.url)
         yield page
         assert not faults

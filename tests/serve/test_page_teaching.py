@@ -2,12 +2,11 @@
 
 import re
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from toy_page import EMPLOYED, arrow, n_examples, opened, read
-from toy_server import Served, serving, toy_store
+from toy_server import Served
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install 'erda[dev]'")
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("chromium")]
@@ -15,13 +14,7 @@ expect = sync_api.expect
 expect.set_options(timeout=60_000)
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(toy_store(tmp_path_factory.mktemp("page") / "store")) as found:
-        yield found
-
-
-def test_a_relation_is_taught_by_keyboard_alone_within_a_minute(page: Any, served: Served) -> None:
+def test_a_relation_is_taught_by_keyboard_alone_within_a_minute(page: Any, site: Served) -> None:
     """Five sentences, each with at most six keys besides its text; two need their head and tail corrected."""
     opened(page, "Teach")
     n_keys, began = 0, time.monotonic()
@@ -50,15 +43,15 @@ def test_a_relation_is_taught_by_keyboard_alone_within_a_minute(page: Any, serve
         expect(page.locator("label[for=relation]")).to_contain_text(f"{len(taught)} example")
     assert most <= 6
     assert time.monotonic() - began < 60
-    (known,) = [one for one in served.get("/v1/relations")["relations"] if one["id"] == "works for"]
+    (known,) = [one for one in site.get("/v1/relations")["relations"] if one["id"] == "works for"]
     assert (known["n_examples"], known["description"]) == (5, "the employer of a person")
-    rows = served.get("/v1/examples?relation=works for")["examples"]
+    rows = site.get("/v1/examples?relation=works for")["examples"]
     assert [(one["head"], one["tail"]) for one in rows] == taught
     expect(page.get_by_label("Relation").first).to_have_value("works for")  # the last relation stays chosen
 
 
 def test_a_teaching_is_stated_first_warned_about_and_swapped(
-    page: Any, served: Served, monkeypatch: pytest.MonkeyPatch
+    page: Any, site: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The words of the toy encoder have no direction: the scores are given, the warning is the server's."""
     scores = lambda examples, encoder: [-9.0 * (one.head.name == "YouTube") for one in examples]  # noqa: E731
@@ -77,7 +70,7 @@ def test_a_teaching_is_stated_first_warned_about_and_swapped(
     page.get_by_role("button", name="Swap").click()
     expect(page.get_by_role("alert")).to_have_count(0)
     expect(page.get_by_role("region", name="Taught").locator("mark.head")).to_have_text(["Google", "IBM"])
-    taught = served.get("/v1/examples?relation=founded by")["examples"]
+    taught = site.get("/v1/examples?relation=founded by")["examples"]
     assert [(one["head"], one["tail"]) for one in taught[3:]] == [("Google", "YouTube"), ("IBM", "Flint")]
     opened(page, "History")
     expect(page.locator("tr.current")).to_contain_text("Google acquired YouTube. founded by")
@@ -93,7 +86,7 @@ def test_a_teaching_is_stated_first_warned_about_and_swapped(
     page.keyboard.press("Enter")
     expect(page.get_by_role("status")).to_contain_text("1 new example")
     expect(page.locator(".sheet")).to_have_count(0)
-    taught = served.get("/v1/examples?relation=born in")["examples"]
+    taught = site.get("/v1/examples?relation=born in")["examples"]
     assert [(one["head"], one["tail"]) for one in taught[2:]] == [("Ada", "London")]
 
 
@@ -119,7 +112,7 @@ def test_what_changed_lists_the_arrows_that_vanish_turn_or_move(page: Any) -> No
     assert any(re.search(r"Rome → capital of → Italy \d+ %\s+now Rome → capital of → Italy 91 %", one) for one in said)
 
 
-def test_what_is_typed_or_picked_during_a_teaching_stays(page: Any, served: Served) -> None:
+def test_what_is_typed_or_picked_during_a_teaching_stays(page: Any, site: Served) -> None:
     waiting = list[Any]()
     page.route("**/v1/teach", lambda route: waiting.append(route))  # noqa: PLW0108  # playwright marks the function
     opened(page, "Teach")
@@ -143,13 +136,13 @@ def test_what_is_typed_or_picked_during_a_teaching_stays(page: Any, served: Serv
     expect(sentences).to_be_focused()
     opened(opened(page, "History"), "Teach")
     expect(sentences).to_have_value("Ada was born in London .")
-    assert n_examples(served, "born in") == 3
+    assert n_examples(site, "born in") == 3
 
 
-def test_a_tap_chooses_head_and_tail(served: Served, browser: Any) -> None:
+def test_a_tap_chooses_head_and_tail(site: Served, browser: Any) -> None:
     with browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True) as context:
         page = context.new_page()
-        page.goto(f"{served.url}/#teach")
+        page.goto(f"{site.url}/#teach")
         page.get_by_label("Sentences").fill("Old jane adored the Big Apple .")
         page.get_by_role("button", name="Find the entities").tap()
         words = page.locator(".teach-row [data-start]", has_text="adored")

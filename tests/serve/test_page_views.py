@@ -1,14 +1,13 @@
 """The page in a real Chromium: one server, one browser and a tiny store for all tests of this file."""
 
 import re
-from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
 from toy_page import LABELLED, TABLE, TEXT, VIEWS, act, arrow, n_examples, opened, read, saved
-from toy_server import Served, serving, toy_store
+from toy_server import Served
 
 from erda import read_examples
 
@@ -18,13 +17,7 @@ expect = sync_api.expect
 expect.set_options(timeout=60_000)
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(toy_store(tmp_path_factory.mktemp("page") / "store")) as found:
-        yield found
-
-
-def test_read_draws_arrows_that_can_be_filtered_relabelled_rejected_and_explained(page: Any, served: Served) -> None:
+def test_read_draws_arrows_that_can_be_filtered_relabelled_rejected_and_explained(page: Any, site: Served) -> None:
     read(page)
     assert page.locator(".entity").all_text_contents() == ["SpaceX", "Elon", "Ada", "London", "Rome", "Italy"]
     page.locator(".entity", has_text="SpaceX").hover()
@@ -36,13 +29,13 @@ def test_read_draws_arrows_that_can_be_filtered_relabelled_rejected_and_explaine
     expect(why.locator(".word", has_text="born")).to_have_attribute("title", re.compile("without it"))
     page.keyboard.press("1")  # relabel
     expect(page.get_by_role("status")).to_contain_text("1 new example")
-    assert n_examples(served, "founded by") == 4
+    assert n_examples(site, "founded by") == 4
     page.keyboard.press("u")
     expect(page.locator(".version")).to_have_text("version 2")
     arrow(page, "Rome → capital of → Italy").click()
     page.keyboard.press("Delete")
     expect(page.get_by_role("status")).to_contain_text("counterexample")
-    assert len(served.get("/v1/examples?relation=capital of")["counterexamples"]) == 1
+    assert len(site.get("/v1/examples?relation=capital of")["counterexamples"]) == 1
     expect(page.locator(".entity", has_text="Rome")).to_be_focused()  # the keyboard stays at its place
     page.get_by_role("combobox", name="Relation").select_option("born in")
     expect(page.locator("g.arrow")).to_have_count(1)
@@ -67,11 +60,11 @@ def test_entities_are_corrected_by_mouse_and_keyboard(page: Any) -> None:
     expect(page.locator(".entity")).to_have_count(3)
 
 
-def test_review_asks_each_pair_once_and_shows_quality(page: Any, served: Served) -> None:
+def test_review_asks_each_pair_once_and_shows_quality(page: Any, site: Served) -> None:
     opened(page, "Review")
     page.get_by_label("Unlabelled text").fill(TEXT)
     page.keyboard.press("Control+Enter")
-    shown, before = list[str](), served.get("/v1/relations")["version"]
+    shown, before = list[str](), site.get("/v1/relations")["version"]
     while page.locator(".empty").count() == 0:
         shown.append(f"{page.locator('.big').text_content()} {page.locator('.question').text_content()}")
         page.keyboard.press("yns"[min(len(shown), 3) - 1])  # yes, no, then skip
@@ -82,24 +75,24 @@ def test_review_asks_each_pair_once_and_shows_quality(page: Any, served: Served)
     expect(quality).to_contain_text("1 of 2 suggestions right (50 %)")
     expect(quality.locator(".curve polyline")).to_have_count(1)
     expect(page.locator(".version")).not_to_have_text(f"version {before}")
-    (current,) = [one for one in served.get("/v1/history")["versions"] if one["is_current"]]
+    (current,) = [one for one in site.get("/v1/history")["versions"] if one["is_current"]]
     assert current["parent"] == before, "both judgements are one version"
     for _ in shown:
         page.keyboard.press("u")
         expect(page.locator("main")).to_have_attribute("aria-busy", "false")
     page.keyboard.press("u")
     expect(page.get_by_role("status").first).to_contain_text("Nothing to undo")
-    assert served.get("/v1/review")["n_judged"] == 0
+    assert site.get("/v1/review")["n_judged"] == 0
     page.reload()  # the review goes on where it was
     page.get_by_role("slider").fill("0.05")
     page.get_by_role("button", name="Accept").click()
     expect(page.get_by_role("status").first).to_contain_text("Accepted")
-    assert sum(one["n_examples"] for one in served.get("/v1/relations")["relations"]) >= 10
+    assert sum(one["n_examples"] for one in site.get("/v1/relations")["relations"]) >= 10
 
 
-def test_a_review_shows_its_first_pair_while_the_rest_is_searched(page: Any, served: Served) -> None:
+def test_a_review_shows_its_first_pair_while_the_rest_is_searched(page: Any, site: Served) -> None:
     waiting = list[Any]()
-    served.post("/v1/review/texts", {"texts": []})  # ends the review of another test
+    site.post("/v1/review/texts", {"texts": []})  # ends the review of another test
     page.route(
         "**/v1/review/texts",
         lambda route: waiting.append(route) if route.request.post_data_json["job"] else route.continue_(),
@@ -128,7 +121,7 @@ def test_a_review_shows_its_first_pair_while_the_rest_is_searched(page: Any, ser
     expect(page.locator(".annotated")).to_have_text("no name here")
 
 
-def test_relations_are_renamed_described_merged_taken_back_and_forgotten(page: Any, served: Served) -> None:
+def test_relations_are_renamed_described_merged_taken_back_and_forgotten(page: Any, site: Served) -> None:
     opened(page, "Relations")
     view = page.get_by_role("region", name="founded by")
     expect(view.locator(".lesson")).to_have_count(3)
@@ -147,10 +140,10 @@ def test_relations_are_renamed_described_merged_taken_back_and_forgotten(page: A
     expect(page.get_by_role("region", name="born in").locator(".lesson")).to_have_count(4)
     act(page, "Forget")
     expect(page.get_by_role("status")).to_contain_text("Forgotten")
-    assert [one["id"] for one in served.get("/v1/relations")["relations"]] == ["capital of"]
+    assert [one["id"] for one in site.get("/v1/relations")["relations"]] == ["capital of"]
 
 
-def test_a_relation_is_declared_measured_on_files_and_tuned(page: Any, served: Served, tmp_path: Path) -> None:
+def test_a_relation_is_declared_measured_on_files_and_tuned(page: Any, site: Served, tmp_path: Path) -> None:
     opened(page, "Relations")
     page.get_by_role("navigation", name="Relations").get_by_text("capital of").click()
     page.get_by_role("button", name="Declare").click()
@@ -158,7 +151,7 @@ def test_a_relation_is_declared_measured_on_files_and_tuned(page: Any, served: S
     dialog.get_by_label("Types of the head").fill("CITY, TOWN")
     dialog.get_by_role("button", name="Declare").click()
     expect(page.get_by_role("region", name="capital of")).to_contain_text("CITY, TOWN → any (declared)")
-    (known,) = [one for one in served.get("/v1/relations")["relations"] if one["id"] == "capital of"]
+    (known,) = [one for one in site.get("/v1/relations")["relations"] if one["id"] == "capital of"]
     assert known["head_types"] == ["CITY", "TOWN"]
     quality = page.get_by_role("region", name="Quality", exact=True)
     for name, content in (("q.jsonl", LABELLED), ("q.csv", TABLE)):
@@ -225,31 +218,31 @@ def test_the_graph_has_a_node_per_name_and_no_two_boxes_meet(page: Any, tmp_path
         assert "Firm5" not in graph
 
 
-def test_history_undoes_and_downloads(page: Any, served: Served) -> None:
+def test_history_undoes_and_downloads(page: Any, site: Served) -> None:
     opened(page, "History")
     page.get_by_role("button", name="Undo the last change").click()
     expect(page.locator("tr.current")).to_contain_text("taught founded by")
-    assert [one["id"] for one in served.get("/v1/relations")["relations"]] == ["founded by"]
+    assert [one["id"] for one in site.get("/v1/relations")["relations"]] == ["founded by"]
     expect(page.locator("tr.current")).to_contain_text("Tesla was founded by Martin. founded by")
     page.get_by_role("button", name="Return to version 2", exact=True).click()
     expect(page.locator(".version")).to_have_text("version 2")
     expect(page.get_by_role("link", name="Download the current version")).to_have_attribute("href", "/v1/export")
 
 
-def test_a_newcomer_loads_the_example_with_one_click(page: Any, served: Served) -> None:
-    served.post("/v1/undo", {"to": 0})
+def test_a_newcomer_loads_the_example_with_one_click(page: Any, site: Served) -> None:
+    site.post("/v1/undo", {"to": 0})
     page.reload()
     for view in ("Teach", "Review", "Relations", "Map"):
         opened(page, view)
         expect(page.get_by_role("main").locator(".empty").first).to_be_visible()  # says what to do first
     opened(page, "Read").get_by_role("button", name="Load the example").click()
     expect(page.locator("g.arrow").first).to_be_visible()
-    assert len(served.get("/v1/relations")["relations"]) == 3
+    assert len(site.get("/v1/relations")["relations"]) == 3
 
 
-def test_names_and_sentences_are_never_markup(page: Any, served: Served) -> None:
+def test_names_and_sentences_are_never_markup(page: Any, site: Served) -> None:
     evil = "<img src=x onerror=alert(1)>"
-    served.post("/v1/teach", {"relation": evil, "examples": [f"[[{evil}]] met {{{{Bob}}}} ."]})
+    site.post("/v1/teach", {"relation": evil, "examples": [f"[[{evil}]] met {{{{Bob}}}} ."]})
     page.reload()
     read(page, f"SpaceX was founded by Elon {evil} .")
     for view in VIEWS:
@@ -261,7 +254,7 @@ def test_names_and_sentences_are_never_markup(page: Any, served: Served) -> None
     expect(page.locator(".lesson").first).to_contain_text("onerror = alert (1) > met Bob.")
 
 
-def test_failures_are_said_and_nothing_is_lost(page: Any, served: Served) -> None:
+def test_failures_are_said_and_nothing_is_lost(page: Any, site: Served) -> None:
     said, draft = page.locator(".message"), page.locator("#draft")
     draft.focus()
     page.keyboard.press("Control+Enter")
@@ -287,7 +280,7 @@ def test_failures_are_said_and_nothing_is_lost(page: Any, served: Served) -> Non
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_axe_finds_nothing_serious_and_nothing_overflows(
-    served: Served, browser: Any, page: Any, width: int, scheme: str
+    site: Served, browser: Any, page: Any, width: int, scheme: str
 ) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     page.set_viewport_size({"width": width, "height": 844})
@@ -299,7 +292,7 @@ def test_axe_finds_nothing_serious_and_nothing_overflows(
         assert [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")] == []
         assert page.evaluate("document.documentElement.scrollWidth") <= width, where
 
-    served.post(
+    site.post(
         "/v1/review/texts",
         {"texts": [f"Lima is the capital of Peru{width} . Quito is the capital of Ecuador{width} ."]},
     )
