@@ -73,16 +73,16 @@ def fit_open_head(
         unlabelled.type_names,
     )
     against = [Pairs.joined([one.counterexamples, *([unrelated] if unrelated else [])]) for one in taught]
-    whitening = _whitening(unlabelled)
+    whitening, bias = _whitening(unlabelled), fitted_score()["judged"]["bias"] ** 0.5
     for i, (one, wrong) in enumerate(zip(taught, against, strict=True)):
         if len(wrong):
             pairs = Pairs.joined([one.examples[:MOST_JUDGED], wrong[:MOST_JUDGED]])
             offsets = (head.features(model.scores(pairs.vectors), pairs) @ head.text)[:, i]
             holds = np.arange(len(pairs)) < min(len(one.examples), MOST_JUDGED)
-            rows = np.hstack([(pairs.vectors - unlabelled.mean) @ whitening, np.ones((len(pairs), 1))])
+            rows = np.hstack([(pairs.vectors - unlabelled.mean) @ whitening, np.full((len(pairs), 1), bias)])
             row = correction(rows, np.where(holds, np.maximum(offsets, 0), offsets), holds.astype(float))
             head.weights[:, i] = whitening @ row[:-1]
-            head.constant[i] = row[-1] - unlabelled.mean @ head.weights[:, i]
+            head.constant[i] = bias * row[-1] - unlabelled.mean @ head.weights[:, i]
     return OpenHead.from_arrays(head.arrays())  # rounded as in a file
 
 
