@@ -27,7 +27,7 @@ from erda.app.calibration import Calibration, Scored
 from erda.encoders.tokens import MarkedTokenizer, Pieces, graph_inputs
 from erda.errors import ErdaError
 from erda.methods.expected import Fitted
-from erda.methods.open_head import OpenHead, Pairs, type_numbers, unit_rows
+from erda.methods.open_head import OpenHead, Pairs, type_numbers
 from erda.text.marks import Mark, example_from_marks, example_from_text
 from erda.text.sentences import words_before
 from erda.types import Entity, Example, Span
@@ -68,7 +68,8 @@ class Predictor:
         """
         examples = [read_sentence(sentence) for sentence in sentences]
         names = [relation["id"] for relation in self.known["relations"]]
-        vectors = unit_rows(self._embed(examples))
+        vectors = self._embed(examples)
+        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         scores = self.fitted.scores(vectors).astype(np.float32)
         confidences = self._confidences(scores, vectors, examples)
         found = Scored(names, scores, confidences, self.known["least"]).settled(examples, self.known["judged"])

@@ -73,7 +73,9 @@ class OpenHead:
 
     def features(self, scores: np.ndarray, pairs: Pairs) -> np.ndarray:
         """Features of pairs and relations from two-covariance scores: [n, n_relations, n_features]."""
-        both = np.stack([scores, unit_rows(pairs.vectors - self.centre) @ self.means])
+        apart = pairs.vectors - self.centre
+        lengths = np.maximum(np.linalg.norm(apart, axis=1, keepdims=True), 1e-12)
+        both = np.stack([scores, apart / lengths @ self.means])
         score = ((both - self.level[:, None]) / self.spread[:, None]).mean(axis=0)
         rare = [np.minimum(self.types[side][pairs.types[:, side]], 0) for side in (0, 1)]
         counts, n_relations = np.log1p(self.counts), np.log(scores.shape[1])
@@ -147,8 +149,3 @@ def compete(log_odds: np.ndarray, sentences: np.ndarray) -> np.ndarray:
 def logistic(log_odds: np.ndarray) -> np.ndarray:
     """Probabilities of log odds."""
     return np.asarray(1 / (1 + np.exp(-np.clip(log_odds, -50, 50))))
-
-
-def unit_rows(vectors: np.ndarray) -> np.ndarray:
-    """Scale each row to length 1; a zero row stays zero: [n, dim]."""
-    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12))

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from erda.encoders.contract import Unlabelled
+from erda.encoders.contract import Unlabelled, unit_rows
 from erda.methods.expected import Fitted
-from erda.methods.open_head import FEATURES, OpenHead, Pairs, logistic, plain_type, unit_rows
+from erda.methods.open_head import FEATURES, OpenHead, Pairs, logistic, plain_type
 
 SCORE = Path(__file__).with_name("open_score.json")  # written by `tools/fit_open_score.py`
 TYPE_PRIOR = 0.5  # number of unlabelled pairs that are added to the types of the examples
