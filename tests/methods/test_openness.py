@@ -53,7 +53,7 @@ def both() -> tuple[Pairs, Pairs]:
 
 
 def asked(head: OpenHead, model: Fitted, pairs: Pairs) -> np.ndarray:
-    return head.text_log_odds(model.scores(pairs.vectors), pairs)
+    return head.log_odds(model.scores(pairs.vectors), pairs, in_text=True)
 
 
 def test_vector_types_and_place_are_evidence(unlabelled: Unlabelled, model: Fitted) -> None:

@@ -323,7 +323,7 @@ class Version:
         if sentences is None:
             return Scored(names, scores, head.marked_confidences(scores, pairs), MARKED)
         numbers = {sentence: number for number, sentence in enumerate(dict.fromkeys(sentences))}
-        groups, log_odds = np.array([numbers[one] for one in sentences]), head.text_log_odds(scores, pairs)
+        groups, log_odds = np.array([numbers[one] for one in sentences]), head.log_odds(scores, pairs, in_text=True)
         named = np.array([not (is_pronoun(one.head.name) or is_pronoun(one.tail.name)) for one in questions])
         competing = compete(log_odds, groups)  # pronouns change no answer about names:
         competing[named] = compete(log_odds[named], groups[named])

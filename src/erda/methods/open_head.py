@@ -65,8 +65,8 @@ class OpenHead:
     own: np.ndarray  # [n_relations], mean cosine of each example with the others, in deviations
     types: np.ndarray  # [2, 1 + n_types, n_relations], log odds of head and tail types; row 0 (unknown) is zero
     counts: np.ndarray  # [n_relations], examples and patterns of each relation
-    weights: np.ndarray  # [dim, n_relations], correction by judgements
-    constant: np.ndarray  # [n_relations]
+    weights: np.ndarray  # [2, dim, n_relations], corrections by judgements, of marked pairs and of text
+    constant: np.ndarray  # [2, n_relations]
     marked: np.ndarray  # [1 + n_features], slope of the scores that relations share a probability by, then weights
     text: np.ndarray  # [n_features], weights
     type_names: tuple[str, ...]
@@ -82,12 +82,14 @@ class OpenHead:
         parts = (score, self.own, counts, n_relations, 1.0, pairs.gaps[:, None], sum(rare))
         return np.stack([np.broadcast_to(part, score.shape) for part in parts], axis=-1)
 
-    def corrections(self, pairs: Pairs) -> np.ndarray:
-        """Log odds that judgements add: [n, n_relations]."""
-        return np.asarray(pairs.vectors @ self.weights + self.constant)
+    def log_odds(self, scores: np.ndarray, pairs: Pairs, *, in_text: bool) -> np.ndarray:
+        """Log odds that a relation holds, [n, n_relations]; those of a text, before its pairs `compete`."""
+        weights = self.text if in_text else self.marked[1:]
+        shift = pairs.vectors @ self.weights[int(in_text)] + self.constant[int(in_text)]
+        return np.asarray(self.features(scores, pairs) @ weights + shift)
 
     def marked_confidences(self, scores: np.ndarray, pairs: Pairs) -> np.ndarray:
-        """Confidences of pairs that a person marked: [n, n_relations], in the order of the scores.
+        """Confidences of pairs that a person marked: [n, n_relations].
 
         The relation with the best score decides how likely it is that a known relation holds; the relations share this
         probability.
@@ -95,15 +97,9 @@ class OpenHead:
         if not len(scores):
             return np.zeros_like(scores, dtype=np.float64)
         rows, best = np.arange(len(scores)), scores.argmax(axis=1)
-        shift = self.corrections(pairs)
-        weights = self.marked[1:]
-        known = logistic(self.features(scores, pairs)[rows, best] @ weights + shift[rows, best])
-        shares = np.exp(self.marked[0] * (scores - scores[rows, best][:, None]) + np.minimum(shift, 0))
+        known = logistic(self.log_odds(scores, pairs, in_text=False)[rows, best])
+        shares = np.exp(self.marked[0] * (scores - scores[rows, best][:, None]))
         return np.asarray(known[:, None] * shares / shares.sum(axis=1, keepdims=True))
-
-    def text_log_odds(self, scores: np.ndarray, pairs: Pairs) -> np.ndarray:
-        """Log odds of all pairs of a text, before they `compete`: [n, n_relations]. Several relations can hold."""
-        return np.asarray(self.features(scores, pairs) @ self.text + self.corrections(pairs))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return all arrays in 32 bits, for a file; `from_arrays` restores the head."""

@@ -66,8 +66,8 @@ def fit_open_head(
         np.array([_own_level(one, unlabelled, sample) for one in taught]),
         np.stack([_type_part(taught, unlabelled, side) for side in (0, 1)]),
         np.array([len(one.examples) + one.n_patterns for one in taught], dtype=np.float64),
-        np.zeros((len(unlabelled.mean), len(taught))),
-        np.zeros(len(taught)),
+        np.zeros((2, len(unlabelled.mean), len(taught))),
+        np.zeros((2, len(taught))),
         np.array([fitted_score()["marked"]["share"], *weights_of("marked")]),
         weights_of("text"),
         unlabelled.type_names,
@@ -77,12 +77,13 @@ def fit_open_head(
     for i, (one, wrong) in enumerate(zip(taught, against, strict=True)):
         if len(wrong):
             pairs = Pairs.joined([one.examples[:MOST_JUDGED], wrong[:MOST_JUDGED]])
-            offsets = (head.features(model.scores(pairs.vectors), pairs) @ head.text)[:, i]
-            holds = np.arange(len(pairs)) < min(len(one.examples), MOST_JUDGED)
+            holds, scores = np.arange(len(pairs)) < min(len(one.examples), MOST_JUDGED), model.scores(pairs.vectors)
             rows = np.hstack([(pairs.vectors - unlabelled.mean) @ whitening, np.full((len(pairs), 1), bias)])
-            row = correction(rows, np.where(holds, np.maximum(offsets, 0), offsets), holds.astype(float))
-            head.weights[:, i] = whitening @ row[:-1]
-            head.constant[i] = bias * row[-1] - unlabelled.mean @ head.weights[:, i]
+            for in_text in (False, True):
+                offsets = head.log_odds(scores, pairs, in_text=in_text)[:, i]
+                row = correction(rows, np.where(holds, np.maximum(offsets, 0), offsets), holds.astype(float))
+                weights = head.weights[int(in_text), :, i] = whitening @ row[:-1]
+                head.constant[int(in_text), i] = bias * row[-1] - unlabelled.mean @ weights
     return OpenHead.from_arrays(head.arrays())  # rounded as in a file
 
 
