@@ -15,7 +15,7 @@ from erda.app.export import FILES
 from erda.app.extractor import Extractor
 from erda.app.standalone import Predictor
 from erda.cli.main import main
-from erda.cli.version_commands import EXPORT
+from erda.cli.checking import help_texts
 from erda.encoders.onnx_encoder import OnnxEncoder
 from erda.errors import DataError, ErdaError, ModelError
 
@@ -156,7 +156,7 @@ def test_the_command(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ERDA_CACHE", str(taught.folder.parent / "cache"))
     monkeypatch.setenv("ERDA_STORE", str(taught.folder))
-    first, second = (shlex.split(line)[1:] for line in EXPORT.rpartition("examples:\n")[2].splitlines())
+    first, second = (shlex.split(line)[1:] for line in help_texts()["export"]["more"].rpartition("examples:\n")[2].splitlines())
     assert main(first) == 0
     assert f"{Path('my-export') / 'predict.py'}" in capsys.readouterr().out
     assert main(second) == 0
