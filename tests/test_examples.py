@@ -22,6 +22,7 @@ Mozart | None | The Magic Flute
     "review_own_text": """\
 before the review:
   Patagonia | Yvon Chouinard
+  Whole Foods | Jeff Bezos
   Lauder Cosmetics | She
 after 4 judgements:
   Patagonia | Yvon Chouinard
@@ -35,9 +36,9 @@ SpaceX | founded by | Elon Musk
 []
 """,
     "corpus": """\
-0.7  Patagonia was set up by Yvon Chouinard in 1973 .
-0.5  Sara Blakely started Spanx with her savings .
-4 examples of founded by
+0.9  Patagonia was set up by Yvon Chouinard in 1973 .
+0.8  Sara Blakely started Spanx with her savings .
+5 examples of founded by
 """,
 }
 

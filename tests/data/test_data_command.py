@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from toy_examples import row, write_lines
 
-from erda.cli.data_commands import CONVERT, add_parser
+from erda.cli.checking import help_texts
+from erda.cli.data_commands import add_parser
 from erda.data.own_data import read_examples
 from erda.errors import DataError, SettingsError
 
@@ -79,7 +80,7 @@ def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_examples_in_the_help_of_convert_run(inputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for line in CONVERT.rpartition("examples:\n")[2].splitlines():
+    for line in help_texts()["data convert"]["more"].rpartition("examples:\n")[2].splitlines():
         erda(*line.split()[1:])
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "annotated.json: 1 example of 1 relation (labelstudio)"

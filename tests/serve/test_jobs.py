@@ -52,7 +52,7 @@ def test_a_teaching_and_an_extraction_as_jobs(served: Served) -> None:
 def test_a_cancelled_teaching_changes_nothing(extractor: Extractor) -> None:
     slow = SlowWords()
     with serving(Extractor.open(extractor.folder, encoder=slow)) as served:
-        served.get("/ready")
+        served.wait_until_ready()
         slow.waits = True
         first = served.post("/v1/teach", {"examples": ROWS, "job": True}, 202)["id"]
         waiting = served.post("/v1/teach", {"examples": ROWS[:2], "job": True}, 202)["id"]
@@ -67,7 +67,7 @@ def test_a_cancelled_teaching_changes_nothing(extractor: Extractor) -> None:
 def test_jobs_end_with_the_server_and_say_so(extractor: Extractor) -> None:
     slow = SlowWords()
     with serving(Extractor.open(extractor.folder, encoder=slow)) as served:
-        served.get("/ready")
+        served.wait_until_ready()
         slow.waits = True
         ids = [served.post("/v1/teach", {"examples": ROWS, "job": True}, 202)["id"] for _ in range(2)]
         assert slow.reached.wait(60)

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
+from time import sleep
 from typing import Any
 
 import requests
@@ -33,6 +34,10 @@ class Served:
         answer = self.call("GET", path, **more)
         assert answer.status_code == 200, answer.text
         return answer.json()
+
+    def wait_until_ready(self) -> None:
+        while self.call("GET", "/ready").status_code == 503:  # it warms up in the background
+            sleep(0.05)
 
     def post(self, path: str, body: Any, status: int = 200) -> Any:
         answer = self.call("POST", path, body)
