@@ -156,7 +156,9 @@ def test_the_command(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ERDA_CACHE", str(taught.folder.parent / "cache"))
     monkeypatch.setenv("ERDA_STORE", str(taught.folder))
-    first, second = (shlex.split(line)[1:] for line in help_texts()["export"]["more"].rpartition("examples:\n")[2].splitlines())
+    first, second = (
+        shlex.split(line)[1:] for line in help_texts()["export"]["more"].rpartition("examples:\n")[2].splitlines()
+    )
     assert main(first) == 0
     assert f"{Path('my-export') / 'predict.py'}" in capsys.readouterr().out
     assert main(second) == 0
