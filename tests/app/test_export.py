@@ -14,8 +14,8 @@ from toy_extractor import open_toy
 from erda.app.export import FILES
 from erda.app.extractor import Extractor
 from erda.app.standalone import Predictor
-from erda.cli.main import main
 from erda.cli.checking import help_texts
+from erda.cli.main import main
 from erda.encoders.onnx_encoder import OnnxEncoder
 from erda.errors import DataError, ErdaError, ModelError
 
