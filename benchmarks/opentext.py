@@ -238,8 +238,9 @@ def prepare(options: argparse.Namespace) -> None:
     elif options.command == "list":
         data.write_list(options.path)
     elif options.command == "embed":
-        settings = {"adapter": options.adapter, "trained_layers": 0} if options.encoder else {}
-        encoder = build_encoder(options.encoder or "open", device=options.device, **settings)
+        name = options.encoder or "open"
+        settings = {} if name.startswith("open") else {"adapter": options.adapter, "trained_layers": 0}
+        encoder = build_encoder(name, device=options.device, **settings)
         data.embed(options.path, encoder, fingerprint=options.fingerprint or encoder.spec.fingerprint)
     else:
         data.pack(options.path, np.load(options.vectors), encoder=options.encoder, fingerprint=options.fingerprint)
