@@ -19,7 +19,8 @@ from erda.data.formats.jsonl_examples import read_relation_list
 from erda.data.formats.row_collector import Reading
 from erda.data.own_data import read_examples, read_own
 from erda.settings.load import run_settings
-from erda.text.names import NameTagger, read_names
+from erda.text.names import NameTagger
+from erda.text.reading import read_names
 
 _TEXT = "Ann Lee, née Ödön, met {{Bob}} in Oslo. She was born in Paris 😀."
 _MARKED = "[[Ann Lee]] was born in {{Oslo}}.\n{{Zoe\u0301}} met [[B. Roe]] in the U.S. in 1950!\n"

@@ -25,7 +25,6 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import minimize
 
-from erda.app.open_text import pairs_of
 from erda.benchmark.run.loop import commit
 from erda.encoders.contract import Unlabelled
 from erda.methods.open_head import FEATURES, Pairs
@@ -139,7 +138,7 @@ class Fold:
 
     def _pairs(self, examples: Sequence[Example], unlabelled: Unlabelled) -> Pairs:
         vectors = self.encoder.embed(examples) if examples else np.zeros((0, self.encoder.dim))
-        return pairs_of(examples, vectors, unlabelled.type_names)
+        return Pairs.of(examples, vectors, unlabelled.type_names)
 
 
 _NONE = (np.zeros((0, 1)), np.zeros(0, dtype=int))

@@ -8,12 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from sanity_sentences import TAUGHT
 from tiny_models import build_model
 from toy_extractor import open_toy
 
 from erda.app.export import FILES
 from erda.app.extractor import Extractor
 from erda.app.standalone import Predictor
+from erda.app.state import Thresholds
 from erda.cli.checking import help_texts
 from erda.cli.main import main
 from erda.encoders.onnx_encoder import OnnxEncoder
@@ -38,13 +40,20 @@ ROWS = [
     {"text": "[[berlin]] is in {{germany}}"},
     {"text": "the cafe\u0301 [[berlin]] is in {{germany}}"},
 ]
+TEXT = "berlin is the capital of germany. He, who was born in paris, is the king of france."
+NEWS = """SpaceX was founded by Elon Musk, who was born in Pretoria. It left Reykjavi\u0301k. nobody
+
+Bill Gates and Paul Allen started Microsoft in Albuquerque; its rival Apple was founded by Steve Jobs in Los Altos.
+Marie Curie was born in Warsaw."""
 BARE = """
 import json, sys
-for name in ("erda", "torch", "transformers"):
-    sys.modules[name] = None
-sys.path.insert(0, sys.argv[1])
+before, folder = {*sys.modules}, sys.argv[1]
+sys.path.insert(0, folder)
 from predict import Predictor
-print(json.dumps(Predictor().predict(json.load(sys.stdin), top=3)))
+predictor, (asked, text) = Predictor(), json.load(sys.stdin)
+answers, found = predictor.predict(asked), [*predictor.extract(text).rows(pairs="all")]
+loaded = {name.partition(".")[0] for name in {*sys.modules} - before} - {*sys.stdlib_module_names}
+print(json.dumps([answers, found, sorted(loaded)]))
 """
 
 
@@ -70,21 +79,47 @@ def exported(taught: Extractor) -> Path:
     return taught.folder.parent / "exported"
 
 
-def test_it_answers_as_the_extractor_does_without_erda_and_torch(taught: Extractor, exported: Path) -> None:
+def test_it_answers_as_the_extractor_does_and_needs_three_packages(
+    taught: Extractor, exported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ERDA_TAGGER", "capitals")
     asked = [*QUESTIONS, *ROWS, REJECTED, *LESSONS["born in"]]
-    ran = subprocess.run(
-        [sys.executable, "-I", "-c", BARE, str(exported)],
-        input=json.dumps(asked),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = [sys.executable, "-I", "-c", BARE, str(exported)]
+    ran = subprocess.run(command, input=json.dumps([asked, TEXT]), capture_output=True, text=True, check=True)
+    answers, found, loaded = json.loads(ran.stdout)
+    assert loaded == ["erda_export", "numpy", "onnxruntime", "predict", "tokenizers"]
     assert isinstance(taught.version.method.encoder, OnnxEncoder)
-    for answer, expected in zip(json.loads(ran.stdout), taught.predict(asked), strict=True):
-        assert answer["relation"] == expected.relation
-        assert [one["relation"] for one in answer["ranked"]] == [one.relation for one in expected.ranked]
-        confidences = [one["confidence"] for one in answer["ranked"]]
-        assert confidences == pytest.approx([one.confidence for one in expected.ranked], abs=1e-4)
+    assert answers == [one.to_json() for one in taught.predict(asked)]
+    assert found == list(taught.extract(TEXT).rows(pairs="all"))
+    assert {one["tail"] for one in found} >= {"germany", "france"}, "names of taught examples"
+
+
+def test_it_extracts_as_the_extractor_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ERDA_TAGGER", "capitals")
+    extractor = Extractor.open(tmp_path / "store")  # its encoder reads a sentence once for all its pairs
+    extractor.teach_many(TAUGHT)
+    rejected = extractor.extract(NEWS).found[0]
+    extractor.judge(rejected.example, str(rejected.relation), holds=False)
+    several = Thresholds(1e-4, {"founded by": 0.6}, 0.9, 1, in_text=True)
+    for name in ("default", "tuned"):
+        if name == "tuned":
+            extractor._log.change(lambda state: state.changed("tuned", thresholds=several))
+        pairs = Predictor(extractor.export(tmp_path / name)).extract(NEWS), extractor.extract(NEWS)
+        facts = [[(a.example, a.place, a.relations) for a in (*one.found, *one.answers)] for one in pairs]
+        confidences = [[ranked.confidence for a in one.answers for ranked in a.ranked] for one in pairs]
+        assert facts[0] == facts[1]
+        assert confidences[0] == pytest.approx(confidences[1], abs=1e-6)
+        assert (name == "tuned") == any(len(relations) > 1 for *_, relations in facts[0])
+    news, predict = tmp_path / "news.txt", [sys.executable, str(tmp_path / "tuned/predict.py"), "--extract"]
+    news.write_text(f"\ufeff{NEWS}\na control character: \0\n")
+    erda = [sys.executable, "-m", "erda", "extract", str(news), "--store", str(extractor.folder)]
+    both = [subprocess.run(one, capture_output=True, check=False) for one in ([*predict, str(news)], erda)]
+    rows, expected = ([json.loads(line) for line in one.stdout.splitlines()] for one in both)
+    assert rows == expected
+    assert (rows[0]["line"], "control character" in rows[-1]["error"], both[0].returncode) == (1, True, 2)
+    for given, said in (([], b"No relation was found"), (["nowhere.txt"], b"nowhere.txt")):
+        ran = subprocess.run([*predict, *given], input=b"nobody", capture_output=True, check=False)
+        assert (ran.returncode, said in ran.stderr) == (2 if given else 0, True)
 
 
 def test_it_runs_as_a_command(exported: Path, tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_a_text_that_nothing_can_be_found_in(extractor: Extractor, text: str, en
 
 def test_a_text_without_pairs_and_a_huge_one(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
     assert extractor.extract("Nobody is here.", ["Ada"]).answers == ()
-    monkeypatch.setattr("erda.app.version.MOST_PAIRS", 50)
+    monkeypatch.setattr("erda.app.questions.MOST_PAIRS", 50)
     found = extractor.extract("Ada met Bob. " * 5000, ["Ada", "Bob"])
     assert len(found.answers) == 50
     assert found.n_left_out == 9950

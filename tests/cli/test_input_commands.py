@@ -55,7 +55,7 @@ def test_the_tagger_is_named_only_where_it_ran(erda: Erda) -> None:
 def test_extraction_names_the_lines_it_could_not_read_and_the_pairs_left_out(
     erda: Erda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("erda.app.version.MOST_PAIRS", 3)
+    monkeypatch.setattr("erda.app.questions.MOST_PAIRS", 3)
     erda("teach", "founded by", *FOUNDED)
     Path("news.txt").write_bytes(b"Ann \x07 met Bo.\nAnn \xe7 met Bo.\nAnn met Bo. Ann met Bo. Ann met Bo.\n")
     done = erda("extract", "news.txt", "--entity", "Ann", "--entity", "Bo", "--pairs=all", "--out", "found.csv")

@@ -7,7 +7,8 @@ from toy_corpus import row, write_rows
 from erda.corpus.sources import BuildSettings, CorpusRow, Tally, open_source
 from erda.corpus.wikipedia import Page, Wiki, n_unclosed, page_sentences, parse_pages
 from erda.errors import DataError, SettingsError
-from erda.text.names import NameTagger, read_names
+from erda.text.names import NameTagger
+from erda.text.reading import read_names
 from erda.types import Entity, Span
 
 

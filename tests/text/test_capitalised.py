@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from erda.text.names import CapitalisedTagger, NameTagger
+from erda.text.spacy_tagger import with_capitals
 from erda.types import Entity, Span
 
 
@@ -52,7 +53,7 @@ def test_names_are_added_to_those_of_a_trained_tagger_and_the_longest_stays() ->
     text = "Ann Lee of DeepMind left the bank of Oslo ."
     (plain,) = CapitalisedTagger()(text)
     found = [Entity("Lee", Span(1, 2), type="PERSON"), Entity("bank of Oslo", Span(6, 9), type="ORG")]
-    (both,) = [CapitalisedTagger().added(text, replace(plain, entities=tuple(found)))]
+    (both,) = [with_capitals(text, replace(plain, entities=tuple(found)), CapitalisedTagger())]
     assert [(one.name, one.type) for one in both.entities] == [
         ("Ann Lee", "PERSON"),
         ("DeepMind", None),

@@ -17,6 +17,7 @@ from erda.encoders.adapter import TrainedWeights
 from erda.encoders.contract import BackgroundFile, Encoder, UnlabelledFile, save_background, save_unlabelled
 from erda.encoders.frozen import FrozenCache
 from erda.encoders.onnx_encoder import OnnxEncoder, read_about
+from erda.encoders.tokens import shared_runs
 from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import PACKAGED, ModelFolder, origin
 from erda.errors import ModelError, SettingsError
@@ -49,7 +50,7 @@ def test_the_pairs_of_a_sentence_share_a_run_if_marks_are_levitated(folders: dic
     pairs = [sentence("berlin the river in a paris", one, two) for one in spans for two in spans if one != two]
     found = build(folders[kind], mode="levitated")
     assert isinstance(found, OnnxEncoder)
-    assert [len(rows) for rows in found._runs(found.tokenizer.encode([*pairs, LONG]))] == [len(pairs), 1]
+    assert [len(rows) for rows in shared_runs(found.tokenizer.encode([*pairs, LONG]), "levitated")] == [len(pairs), 1]
     together = found.embed([*pairs, LONG])
     np.testing.assert_allclose(
         together, build(folders[kind], "torch", mode="levitated").embed([*pairs, LONG]), atol=1e-4

@@ -22,17 +22,18 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from erda.answers import Pairs, by_relation
-from erda.app.entities import MOST_PAIRS, PairQuestions
-from erda.app.inputs import MOST_CHARACTERS, example_of
+from erda.app.inputs import example_of
+from erda.app.questions import PairQuestions, PlainRow, rows_of_line
 from erda.app.texts import TextLine, Unread, in_place, read_texts
 from erda.app.version import TOP, Version
 from erda.data.formats.annotation_tools import brat_files
 from erda.data.formats.csv_examples import CSV_END, MOST_ROWS, csv_line, without_formula
 from erda.data.formats.row_collector import Rejected, RowReader, SourceRow
 from erda.data.own_data import own_format, row_reader
-from erda.errors import DataError, SettingsError, WriteError, counted, require
+from erda.errors import DataError, SettingsError, WriteError, require
 from erda.files import cannot_write, check_output, refuse_existing, whole_file, write_bytes, write_lines
 from erda.graph import FORMATS, Aliases, graph_file
+from erda.text.marks import MOST_CHARACTERS
 from erda.text.names import NameTagger
 from erda.text.reading import Faults, opened
 from erda.types import Example
@@ -44,7 +45,6 @@ MENTIONS = ("head_resolved", "tail_resolved", "head_type", "tail_type")  # the n
 TEXT_COLUMNS = (*COLUMNS[:5], *PLACES, *MENTIONS, *COLUMNS[5:])  # of answers about plain text
 INPUT = "input"
 _GROUP = 1 << 16  # rows per row group of a Parquet file
-PlainRow = dict[str, Any]
 Writer = Callable[[Path, Iterable[PlainRow], Sequence[str]], None]  # the last are the columns of a table
 
 
@@ -322,18 +322,10 @@ def _answer_lines(
         if isinstance(questions, str):
             rows.append({**place, "error": questions, **given})
             continue
-        text = row.text if len(row.text) <= MOST_CHARACTERS else None  # else a long line fills the disk
         found = next(extractions)
-        for one in found.kept(pairs):
-            answer = one.to_json()
-            sentence = {"text": text, "sentence": answer["text"]}
-            rows.append({**place, "entities": found.tagger, **answer, **sentence, **given})
+        rows += ({**one, **given} for one in rows_of_line(place, row.text, found, pairs))
         n_entities += found.n_entities
         taggers.add(found.tagger)
-        if found.n_left_out:
-            n_pairs = counted(found.n_left_out, "pair")
-            error = f"{n_pairs} of entities left out: a line may have at most {MOST_PAIRS:,}; split it."
-            rows.append({**place, "error": error, **given})
     return AnswerBatch(rows, asked[-1][0].line, n_entities, frozenset(taggers))
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from erda.answers import Answer, Ranked
 from erda.types import Example, Judged, ScoreKind, pair_key
 
 MANY, SHOTS = 40, 5  # numbers of relations and of examples per relation that the constants below refer to
@@ -109,3 +110,24 @@ class Scored:
             likely = self.confidences.sum(axis=1, keepdims=True) >= LEAST_KNOWN
             likely = likely & (np.arange(len(self.relations)) == self.ranks[:, :1])
         return np.asarray((likely | self.confirmed) & ~np.asarray(self.ruled_out))
+
+    def answers(
+        self,
+        questions: Sequence[Example],
+        *,
+        top: int,
+        min_confidence: float | None = None,
+        exemplars: Mapping[str, Example] | None = None,
+    ) -> list[Answer]:
+        """An answer to each question, with the `top` likeliest relations; `min_confidence` replaces the threshold."""
+        names, exemplars, answers = self.relations, exemplars or {}, list[Answer]()
+        rows = zip(questions, self.ranks.tolist(), self.holds(min_confidence), strict=True)
+        for row, (question, columns, holds) in enumerate(rows):
+            held, likely = [i for i in columns if holds[i]], columns[: max(top, 1)]
+            ranked = tuple(
+                Ranked(names[i], float(self.confidences[row, i]), float(self.scores[row, i]), exemplars.get(names[i]))
+                for i in (*likely, *(i for i in held if i not in likely))
+            )
+            relations = tuple(names[i] for i in held)
+            answers.append(Answer(question, relations[0] if relations else None, ranked, relations=relations))
+        return answers

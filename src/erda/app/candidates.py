@@ -19,7 +19,7 @@ from typing import Any, cast
 import numpy as np
 
 from erda.answers import Progress, Suggestion
-from erda.app.entities import NO_ENTITY, PairQuestions
+from erda.app.questions import NO_ENTITY, PairQuestions
 from erda.app.review_journal import shown_keys, vectors_path
 from erda.app.texts import TextRow, text_rows
 from erda.app.version import Version, words_outside

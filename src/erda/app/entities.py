@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -12,31 +12,18 @@ from itertools import pairwise
 from pathlib import Path
 from threading import Lock
 
-from erda.answers import Answer, Extraction, TextPlace
-from erda.app.inputs import check_text
+from erda.app.questions import CAPITALS, GIVEN, NAMES, Tagged
 from erda.data.entity_model import GET, PIPELINE, model_folder
 from erda.errors import DataError, SettingsError, unknown_name
 from erda.text.keys import TaggedSentence
-from erda.text.marks import Mark
+from erda.text.marks import Mark, check_text
 from erda.text.names import CapitalisedTagger, NameTagger
 from erda.text.sentences import split_sentences, tokens_of, words_at
-from erda.text.spacy_tagger import BatchTagger, TokenTagger, batch_tagger, load_pipeline, token_tagger
-from erda.types import Entity, Example, Span
+from erda.text.spacy_tagger import BatchTagger, TokenTagger, batch_tagger, load_pipeline, token_tagger, with_capitals
+from erda.types import Entity, Span
 
-GIVEN, NAMES = "given", "names"  # the tagger's name where the user marked every mention, or named the entities
-TAGGERS, AND_CAPITALS = ("both", "trained", "capitals"), "+capitalised"
+TAGGERS, AND_CAPITALS = ("both", "trained", "capitals"), f"+{CAPITALS}"
 INSTALL = "pip install 'erda[entities]'"
-NO_ENTITY = "No entity was found in the text."
-MOST_PAIRS = 10_000  # of a text
-
-
-@dataclass(frozen=True, slots=True)
-class Tagged:
-    """Sentences with their entities, the tagger that found them, and how to get a better one."""
-
-    sentences: tuple[TaggedSentence, ...]
-    tagger: str
-    hint: str = ""
 
 
 Entities = Iterable[str | Mark] | Mapping[str, str | None] | NameTagger | Tagged | None
@@ -84,7 +71,7 @@ class Finder:
             each = _spacy_taggers(self.pipeline)[1](texts)
         if self.name.endswith(AND_CAPITALS):
             pairs = zip(texts, each, strict=True)
-            each = ([capitals.added(text, one) for one in own] for text, own in pairs)
+            each = ([with_capitals(text, one, capitals) for one in own] for text, own in pairs)
         return (Tagged(tuple(sentences), self.name, self.hint) for sentences in each)
 
     @property
@@ -99,7 +86,7 @@ def find_tagger() -> Finder:
     if asked not in TAGGERS:
         raise SettingsError(unknown_name("tagger", asked, TAGGERS))
     if asked == "capitals":
-        return Finder("capitalised")
+        return Finder(CAPITALS)
     folder, has_spacy = model_folder(), find_spec("spacy") is not None
     pipeline = folder if has_spacy and folder else installed_pipeline()
     if pipeline:
@@ -108,7 +95,7 @@ def find_tagger() -> Finder:
     missing = "; ".join([*([] if has_spacy else [INSTALL]), *([] if folder else [GET])])
     if asked == "trained":
         raise SettingsError(f"$ERDA_TAGGER is 'trained', but no trained tagger is installed. Run: {missing}")
-    return Finder("capitalised", f"Entities were guessed by capital letters. A trained tagger: {missing}")
+    return Finder(CAPITALS, f"Entities were guessed by capital letters. A trained tagger: {missing}")
 
 
 def installed_pipeline() -> str | None:
@@ -152,20 +139,3 @@ def _marked(text: str, marks: Sequence[Mark]) -> Iterator[TaggedSentence]:
             for mark in own
         )
         yield TaggedSentence(tuple(words_at(text, offsets)), entities, tuple(offsets))
-
-
-@dataclass(frozen=True, slots=True)
-class PairQuestions:
-    """The pairs of entities of a text that `extract` asks about, with their places in it."""
-
-    examples: tuple[Example, ...]
-    places: tuple[TextPlace, ...]
-    tagger: str
-    n_entities: int
-    n_left_out: int
-    hint: str = ""
-
-    def answered(self, answers: Iterable[Answer]) -> Extraction:
-        """The extraction, given an answer to each example."""
-        placed = tuple(replace(one, place=place) for one, place in zip(answers, self.places, strict=True))
-        return Extraction(placed, self.tagger, self.n_entities, self.n_left_out, self.hint)

@@ -32,17 +32,19 @@ from erda.files import (
 from erda.methods.base import Method
 from erda.methods.posterior import Posterior
 
-VERSION = 1
+VERSION = 2
 RELATIONS, SCORES = "relations.json", "scores.npz"
 # self-contained modules of erda; an export contains copies of them in its own package
 MODULES = (
-    *("errors", "types", "text.sentences", "text.marks", "encoders.tokens", "methods.expected"),
-    *("methods.open_head", "app.calibration", "app.standalone"),
+    *("errors", "types", "text.sentences", "text.marks", "text.keys", "text.pronouns", "text.names", "graph"),
+    *("answers", "encoders.tokens", "methods.expected", "methods.open_head", "app.calibration", "app.questions"),
+    "app.standalone",
 )
-PACKAGE = "erda_export"
+PACKAGE, WORDS = "erda_export", "word_lists.toml"
 FILES = (
     *("model.onnx", "tokenizer.json", "encoder.json", RELATIONS, SCORES, "predict.py", "README.md"),
     *(f"{PACKAGE}/{name}.py" for name in ("__init__", *(one.replace(".", "_") for one in MODULES))),
+    f"{PACKAGE}/{WORDS}",
 )
 
 
@@ -114,6 +116,7 @@ def _code() -> dict[str, bytes]:
     root = Path(__file__).parents[1]
     sources = {f"{PACKAGE}/{one.replace('.', '_')}.py": root / f"{one.replace('.', '/')}.py" for one in MODULES}
     found = {f"{PACKAGE}/__init__.py": b"", "predict.py": _template("launcher.txt")}
+    found[f"{PACKAGE}/{WORDS}"] = read_bytes(root / "text" / WORDS, error=ModelError)
     for name, path in sources.items():
         source = read_bytes(path, error=ModelError).decode()
         for one in MODULES:
@@ -129,10 +132,12 @@ def _about(version: Version, folder: Path) -> dict[str, Any]:
         "method": version.method.name,
         "scores": version.method.score_kind,
         "calibration": asdict(version.calibration),
-        "least": version.least_confidences,
+        "least": version.least_confidence(version.fitted[1], in_text=False),
+        "least_in_text": version.least_confidence(version.fitted[1], in_text=True),
         "relations": [
             {"id": one.id, "name": one.name, "description": one.description} for one in version.method.relations
         ],
+        "names": version.taught_names.names,
         "judged": version.judged,
         "sha256": {SCORES: hashlib.sha256(read_bytes(folder / SCORES)).hexdigest()},
     }

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from erda.errors import DataError, join_faults, printable, unknown_name
 from erda.text.descriptions import readable_name, spaced, tidy_description
-from erda.text.marks import example_from_marks
+from erda.text.marks import CONTROL, check_text, example_from_marks
 from erda.types import NO_RELATION, Example, Relation, Task
 
 T = TypeVar("T")
 R = TypeVar("R")
 ExampleInput = str | Example | Mapping[str, Any]  # inline marks; an example; a row of our own format (tokens or text)
-MOST_CHARACTERS = 20_000  # per sentence
 Teachable = Task | Mapping[Any, Iterable[ExampleInput]] | Iterable[ExampleInput]
 LONGEST_NAME, LONGEST_DESCRIPTION = 200, 5_000
-_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 
 
 def example_of(given: ExampleInput) -> Example:
@@ -94,7 +91,7 @@ def relation_of(given: str | Relation, description: str = "", known: Iterable[Re
     else:
         relation = Relation(spaced(name), readable_name(name), description)
     for what, text in (("id", relation.id), ("name", relation.name), ("description", relation.description)):
-        if _CONTROL.search(text):
+        if CONTROL.search(text):
             raise DataError(f"relation '{printable(relation.id)}': its {what} holds a control character.")
     if max(len(relation.id), len(relation.name)) > LONGEST_NAME:
         raise DataError(f"relation '{relation.id[:40]}...': a name has at most {LONGEST_NAME} characters.")
@@ -137,7 +134,7 @@ def types_of(given: Iterable[str] | None, name: str) -> tuple[str, ...]:
     """Read entity types, such as PERSON; no types are an empty tuple."""
     given = names_of(given, name)
     types = tuple(dict.fromkeys(map(spaced, given)))
-    if not all(types) or any(_CONTROL.search(one) or len(one) > LONGEST_NAME for one in types):
+    if not all(types) or any(CONTROL.search(one) or len(one) > LONGEST_NAME for one in types):
         raise DataError(f"{name}: expected names of types, such as PERSON, got {list(given)!r:.80}.")
     return types
 
@@ -156,14 +153,6 @@ def check_bool(given: object, name: str) -> None:
     """Reject a value that is neither True nor False: "no" counts as true in Python."""
     if not isinstance(given, bool):
         raise DataError(f"{name}: expected True or False, got {given!r:.80}.")
-
-
-def check_text(text: str, *, most: int | None = MOST_CHARACTERS) -> None:
-    """Reject text with control characters, or with more than `most` characters."""
-    if most is not None and len(text) > most:
-        raise DataError(f"the text has {len(text):,} characters, at most {most:,} are read; give a sentence.")
-    if found := _CONTROL.search(text):
-        raise DataError(f"the text holds a control character ({printable(found[0])} at character {found.start()}).")
 
 
 # -- teachings ---------------------------------------------------------------------------------------------------------

@@ -13,11 +13,10 @@ import numpy as np
 from erda.app.state import State
 from erda.encoders.contract import Encoder, unit_rows
 from erda.methods.base import Method
-from erda.methods.open_head import OpenHead, Pairs, type_numbers
+from erda.methods.open_head import OpenHead, Pairs
 from erda.methods.openness import TaughtPairs, fit_open_head
 from erda.methods.posterior import Posterior
 from erda.text.descriptions import patterns_of
-from erda.text.sentences import words_before
 from erda.text.spacy_tagger import TokenTagger, typed_examples
 from erda.types import Example, pair_in_sentence
 
@@ -42,22 +41,15 @@ def open_head(method: Method, state: State, tag: TokenTagger | None = None) -> O
     vectors = iter(np.split(new, np.cumsum([len(own) for own in against])[:-1]))
     taught = [
         TaughtPairs(
-            pairs_of(own, method.taught_vectors(one.id), names),
+            Pairs.of(own, method.taught_vectors(one.id), names),
             name,
-            pairs_of(wrong, next(vectors), names),
+            Pairs.of(wrong, next(vectors), names),
             (one.head_types, one.tail_types),
             len(patterns_of(one.relation.description)),
         )
         for one, own, wrong, name in zip(state.known, examples, against[:-1], method.centred_names(), strict=True)
     ]
-    return fit_open_head(taught, method.fitted, unlabelled, unrelated=pairs_of(against[-1], next(vectors), names))
-
-
-def pairs_of(examples: Sequence[Example], vectors: np.ndarray, type_names: Sequence[str]) -> Pairs:
-    """Examples as the arrays that a head reads."""
-    places = np.array([words_before(one) for one in examples], dtype=np.int64).reshape(-1, 2)
-    types = type_numbers([(one.head.type, one.tail.type) for one in examples], type_names)
-    return Pairs(vectors, types, places)
+    return fit_open_head(taught, method.fitted, unlabelled, unrelated=Pairs.of(against[-1], next(vectors), names))
 
 
 def _embedded(encoder: Encoder, examples: Sequence[Example]) -> np.ndarray:

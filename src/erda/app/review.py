@@ -20,9 +20,9 @@ from threading import RLock
 
 from erda.answers import Progress
 from erda.app.candidates import Candidate, CandidatePool
-from erda.app.entities import NO_ENTITY
 from erda.app.extractor import Extractor
-from erda.app.inputs import check_text, read_each
+from erda.app.inputs import read_each
+from erda.app.questions import NO_ENTITY
 from erda.app.review_journal import (
     FOLDER,
     PENDING,
@@ -40,6 +40,7 @@ from erda.app.texts import TextRow
 from erda.app.version import NOTHING_TAUGHT, Version
 from erda.errors import BusyError, DataError, ErdaError
 from erda.files import file_state, locked, read_sealed, remove_unfinished, sealed, write_json
+from erda.text.marks import check_text
 from erda.types import Example, pair_key
 
 PER_VERSION = 10  # judgements

@@ -14,8 +14,8 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.util import minibatch
 
-from erda.app.entities import GIVEN, Tagged
 from erda.app.extractor import Extractor
+from erda.app.questions import GIVEN, Tagged
 from erda.app.version import Version
 from erda.errors import DataError
 from erda.text.spacy_tagger import document_sentences

@@ -2,9 +2,11 @@
 
 python predict.py "[[SpaceX]] was set up in 2002 by {{Elon Musk}}."
 python predict.py < sentences.txt > answers.jsonl
+python predict.py --extract news.txt > found.jsonl    # plain text, one per line; without a file: standard input
 
 from predict import Predictor
 Predictor("folder").predict(["[[SpaceX]] was set up in 2002 by {{Elon Musk}}."])
+Predictor("folder").extract("SpaceX was set up in 2002 by Elon Musk.").found
 """
 
 from __future__ import annotations
@@ -13,23 +15,22 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # else ONNX Runtime reports its use to its maker
-import onnxruntime
-
+from erda.answers import Answer, Extraction
 from erda.app.calibration import Calibration, Scored
-from erda.encoders.tokens import MarkedTokenizer, Pieces, graph_inputs
+from erda.app.questions import CAPITALS, PairQuestions, Tagged, rows_of_line
+from erda.encoders.tokens import MarkedTokenizer, graph_inputs, open_session, shared_runs
 from erda.errors import ErdaError
 from erda.methods.expected import Fitted
-from erda.methods.open_head import OpenHead, Pairs, type_numbers
-from erda.text.marks import Mark, example_from_marks, example_from_text
-from erda.text.sentences import words_before
+from erda.methods.open_head import OpenHead
+from erda.text.marks import Mark, check_text, example_from_marks, example_from_text
+from erda.text.names import CapitalisedTagger, NameTagger
 from erda.types import Entity, Example, Span
 
 
@@ -48,11 +49,8 @@ class Predictor:
         self.fitted = Fitted.from_arrays(arrays)
         self.head = OpenHead.from_arrays(arrays) if OpenHead.is_in(arrays) else None
         self.calibration = Calibration(**self.known["calibration"])
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1  # several sentences run at once instead
-        options.log_severity_level = 3
-        path = str(folder / "model.onnx")
-        self.session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        self.tagger = CapitalisedTagger(NameTagger(self.known["names"]))
+        self.session = open_session((folder / "model.onnx").read_bytes())
         self.tokenizer = MarkedTokenizer.from_json(
             (folder / "tokenizer.json").read_text(encoding="utf-8"),
             special=self.about["special"],
@@ -66,40 +64,50 @@ class Predictor:
 
         `relation` is the likeliest, or None if none is likely enough; `ranked` holds the `top` likeliest.
         """
-        examples = [read_sentence(sentence) for sentence in sentences]
-        names = [relation["id"] for relation in self.known["relations"]]
-        vectors = self._embed(examples)
+        return [one.to_json() for one in self._answers([read_sentence(one) for one in sentences], top=top)]
+
+    def extract(self, text: str, top: int = 5) -> Extraction:
+        """Find the relations between all entities of a text that share a sentence; raise ValueError if it is invalid.
+
+        Entities are the names in taught examples and runs of capitalised words. `found` holds the pairs with a
+        relation, `answers` all pairs.
+        """
+        try:
+            check_text(text, most=None)
+            asked = PairQuestions.of(text, Tagged(tuple(self.tagger(text)), CAPITALS))
+        except ErdaError as fault:
+            raise ValueError(str(fault)) from None
+        return asked.answered(self._answers(asked.examples, [one.tokens for one in asked.examples], top=top))
+
+    def _answers(
+        self, questions: Sequence[Example], sentences: Sequence[Hashable] | None = None, *, top: int
+    ) -> list[Answer]:
+        """Answer pairs that a person marked, or all pairs of some `sentences`."""
+        if not questions:
+            return []
+        vectors = self._embed(questions)
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         scores = self.fitted.scores(vectors).astype(np.float32)
-        confidences = self._confidences(scores, vectors, examples)
-        found = Scored(names, scores, confidences, self.known["least"]).settled(examples, self.known["judged"])
-        answers = []
-        for row, columns, holds in zip(found.confidences, found.ranks.tolist(), found.holds(), strict=True):
-            held, likely = [i for i in columns if holds[i]], columns[:top]
-            places = [*likely, *(i for i in held if i not in likely)]
-            ranked = [{"relation": names[i], "confidence": round(float(row[i]), 4)} for i in places]
-            several = {"relations": [names[i] for i in held]} if len(held) > 1 else {}
-            first = held[0] if held else likely[0]
-            answer = {"relation": names[first] if held else None, **several}
-            answers.append({**answer, "confidence": round(float(row[first]), 4), "ranked": ranked})
-        return answers
-
-    def _confidences(self, scores: np.ndarray, vectors: np.ndarray, examples: Sequence[Example]) -> np.ndarray:
-        if self.head is None:
-            return self.calibration.confidences(scores)
-        places = np.array([words_before(one) for one in examples]).reshape(-1, 2)
-        types = type_numbers([(one.head.type, one.tail.type) for one in examples], self.head.type_names)
-        return self.head.marked_confidences(scores, Pairs(vectors, types, places))
+        if self.head:
+            confidences = self.head.confidences(scores, vectors, questions, sentences)
+        else:
+            confidences = self.calibration.confidences(scores)
+        names = [relation["id"] for relation in self.known["relations"]]
+        least = self.known["least" if sentences is None else "least_in_text"]
+        found = Scored(names, scores, confidences, least).settled(questions, self.known["judged"])
+        return found.answers(questions, top=top)
 
     def _embed(self, examples: Sequence[Example]) -> np.ndarray:
-        pieces = self.tokenizer.encode(examples)
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            rows = list(pool.map(self._vector, pieces))
-        return np.stack(rows) if rows else np.zeros((0, self.about["dim"]), dtype=np.float32)
+        pieces, mode = self.tokenizer.encode(examples), self.about["mode"]
+        vectors, runs = np.empty((len(pieces), self.about["dim"]), dtype=np.float32), shared_runs(pieces, mode)
 
-    def _vector(self, pieces: Pieces) -> np.ndarray:
-        found: np.ndarray = self.session.run(None, graph_inputs([pieces], self.about["mode"]))[0]
-        return found.reshape(-1)
+        def run(rows: list[int]) -> None:
+            found: np.ndarray = self.session.run(None, graph_inputs([pieces[row] for row in rows], mode))[0]
+            vectors[rows] = found.reshape(len(rows), -1)
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(run, runs))
+        return vectors
 
 
 def read_sentence(sentence: str | Mapping[str, Any]) -> Example:
@@ -121,24 +129,33 @@ def read_sentence(sentence: str | Mapping[str, Any]) -> Example:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Answer the sentences of the arguments or of standard input, one per line, as lines of JSON."""
+    """Answer the sentences of the arguments or of standard input, one per line, or texts; print lines of JSON."""
     if arguments and arguments[0] in ("-h", "--help"):
         print(__doc__)
         return 0
+    extracts, n_rows, status = arguments[:1] == ["--extract"], 0, 0
     try:
         predictor = Predictor()
-    except (ValueError, OSError) as fault:
+        given = Path(arguments[1]).open("rb") if extracts and arguments[1:] else sys.stdin.buffer  # noqa: SIM115
+    except (ValueError, OSError, ErdaError) as fault:
         print(fault, file=sys.stderr)
         return 2
-    status = 0
-    for given in arguments or sys.stdin.buffer:
+    for line, one in enumerate(arguments if arguments and not extracts else given, 1):
+        rows, place = list[dict[str, Any]](), {"id": None, "line": line} if extracts else {}
         try:
-            text = given if isinstance(given, str) else given.decode().rstrip("\r\n")
-            sentence = json.loads(text) if text.startswith("{") and not text.startswith("{{") else text
-            answer = predictor.predict([sentence])[0]
+            text = one if isinstance(one, str) else one.decode("utf-8-sig" if line == 1 else "utf-8").rstrip("\r\n")
+            if not extracts:
+                sentence = json.loads(text) if text.startswith("{") and not text.startswith("{{") else text
+                rows = predictor.predict([sentence])
+            elif text.strip():
+                rows = [*rows_of_line(place, text, predictor.extract(text, top=1))]
         except (ValueError, KeyError, TypeError) as fault:
-            answer, status = {"error": str(fault)}, 2
-        print(json.dumps(answer, ensure_ascii=False), flush=True)
+            rows, status = [{**place, "error": str(fault)}], 2
+        n_rows += len(rows)
+        for row in rows:
+            print(json.dumps(row, ensure_ascii=False), flush=True)
+    if extracts and not n_rows:
+        print("No relation was found.", file=sys.stderr)
     return status
 
 

@@ -23,14 +23,14 @@ from typing import Any, TypeGuard, TypeVar
 from pydantic import StrictInt, StrictStr
 
 from erda.answers import Answer
-from erda.app.inputs import check_text, read_each
+from erda.app.inputs import read_each
 from erda.data.formats.csv_examples import is_excel, read_table, renamed_columns
 from erda.data.formats.jsonl_examples import EntityRow, Identifier, other_fields, own_id
 from erda.data.own_data import refuse_spreadsheet
 from erda.errors import DataError, SettingsError, unknown_name
 from erda.files import decode, decode_json, user_path
 from erda.text.keys import plain
-from erda.text.marks import Mark
+from erda.text.marks import Mark, check_text
 from erda.text.reading import Faults, read_lines
 
 READ = ("text", "id", "entities")

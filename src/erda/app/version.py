@@ -15,31 +15,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from erda.answers import Answer, Explanation, Extraction, Neighbour, Progress, Ranked, TextPlace, WordEffect
+from erda.answers import Answer, Explanation, Extraction, Neighbour, Progress, WordEffect
 from erda.app.calibration import CALIBRATIONS, MARKED, Calibration, Scored
-from erda.app.entities import (
-    GIVEN,
-    MOST_PAIRS,
-    NO_ENTITY,
-    Entities,
-    PairQuestions,
-    Tagged,
-    find_tagger,
-    tagged_sentences,
-)
-from erda.app.inputs import MOST_CHARACTERS, ExampleInput, check_text, example_of, examples_of, known_relation
-from erda.app.open_text import open_head, pairs_of
+from erda.app.entities import Entities, find_tagger, tagged_sentences
+from erda.app.inputs import ExampleInput, example_of, examples_of, known_relation
+from erda.app.open_text import open_head
+from erda.app.questions import PairQuestions, Tagged
 from erda.app.state import State, TaughtRelation, judged_pairs
 from erda.encoders.contract import Encoder, unit_rows
 from erda.errors import DataError
 from erda.methods.base import Method
-from erda.methods.open_head import OpenHead, compete, logistic
+from erda.methods.open_head import OpenHead
 from erda.methods.openness import fitted_score
 from erda.methods.posterior import Posterior
-from erda.text.keys import entity_key, ordered_pairs
 from erda.text.language import warn_of_language
+from erda.text.marks import check_text
 from erda.text.names import NameTagger
-from erda.text.pronouns import is_pronoun, may_be_related, with_pronouns
+from erda.text.pronouns import is_pronoun
 from erda.types import Entity, Example, Judged, Relation, Span
 
 if TYPE_CHECKING:
@@ -115,15 +107,15 @@ class Version:
         """The calibration that converts scores to confidences."""
         return CALIBRATIONS[self.method.score_kind].given([len(one.lessons) for one in self.state.known])
 
-    @property
-    def least_confidences(self) -> list[float] | None:
-        """The default threshold of `predict` for each relation; None if all relations together must be likely."""
-        return self._tuned(in_text=False) or ([MARKED] * len(self.state.known) if self.fitted[1] else None)
+    def least_confidence(self, head: OpenHead | None, *, in_text: bool) -> float | list[float] | None:
+        """The default threshold of marked pairs, or of all pairs of texts; `tune` sets one for each relation.
 
-    def _tuned(self, *, in_text: bool) -> list[float] | None:
-        """The thresholds of `tune` for each relation, for marked pairs or for all pairs of texts."""
-        found = self.state.thresholds
-        return [found.of(one.id) for one in self.state.known] if found and found.in_text == in_text else None
+        None if all relations together must be likely.
+        """
+        tuned = self.state.thresholds
+        if tuned and tuned.in_text == in_text:
+            return [tuned.of(one.id) for one in self.state.known]
+        return None if head is None else float(fitted_score()["threshold"]) if in_text else MARKED
 
     @cached_property
     def judged(self) -> Judged:
@@ -206,8 +198,8 @@ class Version:
 
     def questions(self, text: str, entities: Entities = None, *, pronouns: bool = True) -> PairQuestions:
         """List the entity pairs of a text that `extract` asks about."""
-        taught = self.taught_names if entities is None else None
-        return self._pairs_of(text, tagged_sentences(text, entities, taught=taught), pronouns=pronouns)
+        tagged = tagged_sentences(text, entities, taught=self.taught_names)
+        return self._pairs_of(text, tagged, pronouns=pronouns)
 
     def questions_of(self, texts: Sequence[str], *, pronouns: bool = True) -> list[PairQuestions]:
         """List the entity pairs of several texts, whose entities a tagger finds (`questions`)."""
@@ -218,34 +210,18 @@ class Version:
 
     def _pairs_of(self, text: str, tagged: Tagged, *, pronouns: bool) -> PairQuestions:
         note = self.warn_of_language(one.tokens for one in tagged.sentences)
-        is_asked = may_be_related if pronouns and tagged.tagger != GIVEN else None
-        sentences = with_pronouns(text, tagged.sentences) if is_asked else iter(tagged.sentences)
-        pairs, places, n_entities, n_left_out = list[Example](), list[TextPlace](), 0, 0
-        for sentence, with_names in zip(sentences, tagged.sentences, strict=True):
-            found = ordered_pairs(sentence.tokens, sentence.entities, most=MOST_PAIRS - len(pairs), is_asked=is_asked)
-            if sum(map(len, sentence.tokens)) > MOST_CHARACTERS // 4:  # so that `predict` does not reject other texts
-                examples_of(found.examples)
-            pairs += found.examples
-            places += [
-                TextPlace(*sentence.characters(one.head.span), *sentence.characters(one.tail.span))
-                for one in found.examples
-            ]
-            n_entities += len({entity_key(one.name, one.id) for one in with_names.entities})
-            n_left_out += found.n_left_out
-        hint = " ".join(filter(None, ("" if n_entities else NO_ENTITY, tagged.hint, note)))
-        return PairQuestions(tuple(pairs), tuple(places), tagged.tagger, n_entities, n_left_out, hint)
+        return PairQuestions.of(text, tagged, pronouns=pronouns, note=note)
 
     def warn_of_language(self, sentences: Iterable[Sequence[str]]) -> str:
         """Warn if most of the sentences are not English, but the encoder is; return the warning."""
         return warn_of_language(sentences) if self.state.stamp.setup.encoder.name in ENGLISH_ENCODERS else ""
 
     @cached_property
-    def taught_names(self) -> NameTagger | None:
-        """Finds the entities of the taught examples in other texts; None if nothing is taught."""
+    def taught_names(self) -> NameTagger:
+        """Finds the entities of the taught examples in other texts."""
         taught = (lesson.example for one in self.state.known for lesson in one.lessons)
         found = (entity for example in taught for entity in (example.head, example.tail))
-        names = {entity.name: entity.id for entity in found if not is_pronoun(entity.name)}
-        return NameTagger(names) if names else None
+        return NameTagger({entity.name: entity.id for entity in found if not is_pronoun(entity.name)})
 
     def explain(self, given: ExampleInput) -> Explanation:
         """Explain an answer by the most similar taught examples and by the effect of each word."""
@@ -290,44 +266,20 @@ class Version:
             raise DataError(f"min_confidence: must be between 0 and 1, got {min_confidence}.")
         found = self._scored(questions, sentences, tagged=tagged)
         found = found if by_score else found.settled(questions, self.judged)
-        names, exemplars = found.relations, {one.relation: one for one in self.method.kept}
-        tuned = self._tuned(in_text=sentences is not None)
-        holds = found.holds(tuned if min_confidence is None else min_confidence)
-        answers = []
-        for row, (question, columns) in enumerate(zip(questions, found.ranks.tolist(), strict=True)):
-            held = [column for column in columns if holds[row, column]]
-            likely = columns[: max(top, 1)]
-            ranked = tuple(
-                Ranked(
-                    names[column],
-                    float(found.confidences[row, column]),
-                    float(found.scores[row, column]),
-                    exemplars.get(names[column]),
-                )
-                for column in (*likely, *(one for one in held if one not in likely))
-            )
-            relations = tuple(names[column] for column in held)
-            answers.append(Answer(question, relations[0] if relations else None, ranked, relations=relations))
-        return answers
+        exemplars = {str(one.relation): one for one in self.method.kept}
+        return found.answers(questions, top=top, min_confidence=min_confidence, exemplars=exemplars)
 
     def _scored(self, questions: Sequence[Example], sentences: Sequence[Hashable] | None, *, tagged: bool) -> Scored:
         """Scores and confidences of pairs that a person marked, or of all pairs of some `sentences`."""
         method, head = self._typed if tagged else self.fitted
+        least = self.least_confidence(head, in_text=sentences is not None)
         if head is None or not isinstance(method, Posterior):
             predictions = method.predict(questions)
             confidences = self.calibration.confidences(predictions.scores)
-            return Scored(predictions.relations, predictions.scores, confidences, None)
+            return Scored(predictions.relations, predictions.scores, confidences, least)
         vectors = method.vectors(questions)
-        scores, names = method.fitted.scores(vectors).astype(np.float32), tuple(method.index)
-        pairs = pairs_of(questions, vectors, head.type_names)
-        if sentences is None:
-            return Scored(names, scores, head.marked_confidences(scores, pairs), MARKED)
-        numbers = {sentence: number for number, sentence in enumerate(dict.fromkeys(sentences))}
-        groups, log_odds = np.array([numbers[one] for one in sentences]), head.log_odds(scores, pairs, in_text=True)
-        named = np.array([not (is_pronoun(one.head.name) or is_pronoun(one.tail.name)) for one in questions])
-        competing = compete(log_odds, groups)  # pronouns change no answer about names:
-        competing[named] = compete(log_odds[named], groups[named])
-        return Scored(names, scores, logistic(competing), fitted_score()["threshold"])
+        scores = method.fitted.scores(vectors).astype(np.float32)
+        return Scored(tuple(method.index), scores, head.confidences(scores, vectors, questions, sentences), least)
 
 
 def words_outside(example: Example) -> list[tuple[int, str]]:

@@ -26,8 +26,9 @@ from erda.cli.store_options import (
 from erda.errors import DataError, SettingsError, counted
 
 if TYPE_CHECKING:
-    from erda.app.answer_files import AnswerCounts, FileQuestions, PlainRow
+    from erda.app.answer_files import AnswerCounts, FileQuestions
     from erda.app.extractor import Extractor
+    from erda.app.questions import PlainRow
 
 MOST_CONFUSIONS = 10
 
@@ -95,8 +96,9 @@ def run_predict(options: argparse.Namespace) -> None:
 def run_extract(options: argparse.Namespace) -> None:
     """Extract from a text; print or write the answers."""
     from erda.app.answer_files import ask_text
-    from erda.app.entities import GIVEN, NAMES, find_tagger
-    from erda.text.names import read_names
+    from erda.app.entities import find_tagger
+    from erda.app.questions import GIVEN, NAMES
+    from erda.text.reading import read_names
 
     if options.names and options.entity:
         raise SettingsError("Give --entity or --names, not both.")
@@ -121,7 +123,7 @@ def run_extract(options: argparse.Namespace) -> None:
 def _answer(asking: FileQuestions, options: argparse.Namespace) -> AnswerCounts:
     """Show the answers or write them into a file."""
     from erda.app.answer_files import count_lines, show_answers, write_answers
-    from erda.text.names import read_names
+    from erda.text.reading import read_names
 
     names, aliases = (getattr(options, name, None) for name in ("names", "aliases"))
     inputs = [*filter(None, (names, aliases)), *([0] if options.file == STANDARD_INPUT else [])]  # 0: standard input

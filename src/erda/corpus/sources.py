@@ -16,8 +16,8 @@ from erda.data.formats.jsonl_examples import example_from_json
 from erda.errors import DataError, SettingsError
 from erda.fields import Count, Fraction, Settings
 from erda.text.keys import TaggedSentence, ordered_pairs
-from erda.text.names import NameTagger, read_names
-from erda.text.reading import Meter, read_lines
+from erda.text.names import NameTagger
+from erda.text.reading import Meter, read_lines, read_names
 from erda.text.spacy_tagger import Tagger, spacy_tagger
 from erda.types import Entity, Example, Span
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from erda.encoders import Mode
 from erda.encoders.contract import BackgroundFile, Encoder, UnlabelledFile, embedded_one, shares
-from erda.encoders.tokens import MARKS, MarkedTokenizer, Pieces, graph_inputs
+from erda.encoders.tokens import MarkedTokenizer, Pieces, graph_inputs, open_session, shared_runs
 from erda.encoders.weights import PACKAGED
 from erda.errors import ModelError
 from erda.files import cache_folder, read_bytes, read_json, write_bytes, write_json
@@ -37,7 +37,6 @@ GRAPH, TOKENIZER, ABOUT = "model.onnx", "tokenizer.json", "encoder.json"
 BUILT = "open-mpnet"  # too large to ship: `erda data get open-mpnet` builds its files
 GET = f"erda data get {BUILT}"
 BATCH_SIZE = 256  # sentences per step of the progress bar
-MOST_PAIRS = 32  # of a sentence in one run
 BAR_AFTER = 3.0  # seconds of embedding before a progress bar appears
 
 
@@ -137,7 +136,7 @@ class OnnxEncoder(Encoder):
             packed = self._load()
             text, size, limit = packed.tokenizer.decode(), self.about.vocab_size, self.about.max_pieces
             with ThreadPoolExecutor(1) as pool:  # both take about 0.1 s
-                session = pool.submit(_session, packed)
+                session = pool.submit(open_session, packed.graph)
                 tokenizer = MarkedTokenizer.from_json(
                     text, special=self.about.special, mode=self.about.mode, vocab_size=size, limit=limit
                 )
@@ -164,7 +163,7 @@ class OnnxEncoder(Encoder):
 
     def _vectors(self, batch: Sequence[Pieces], batch_size: int) -> np.ndarray:
         vectors = np.empty((len(batch), self.dim), dtype=np.float32)
-        runs = self._runs(batch)
+        runs = shared_runs(batch, self.about.mode)
         n_threads = 1 if shares() else min(available_threads(), len(runs))
 
         def put(rows: list[int], found: np.ndarray) -> None:
@@ -186,15 +185,6 @@ class OnnxEncoder(Encoder):
                 for rows, found in zip(some, made, strict=True):
                     put(rows, found)
         return vectors
-
-    def _runs(self, batch: Sequence[Pieces]) -> list[list[int]]:
-        """Rows of the batch that share a run: pairs of one sentence, if its words do not contain the marks."""
-        if self.about.mode != "levitated":
-            return [[row] for row in range(len(batch))]
-        of_sentence: dict[bytes, list[int]] = {}
-        for row, pieces in enumerate(batch):
-            of_sentence.setdefault(pieces.ids[: -len(MARKS)].tobytes(), []).append(row)
-        return [rows[at : at + MOST_PAIRS] for rows in of_sentence.values() for at in range(0, len(rows), MOST_PAIRS)]
 
     def _run(self, batch: Sequence[Pieces]) -> np.ndarray:
         """Vectors of the pairs of one sentence: [n, dim]."""
@@ -227,19 +217,3 @@ def available_threads() -> int:
     if limit.isdecimal():
         return max(int(limit), 1)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1  # not on macOS
-
-
-def _session(packed: PackedEncoder) -> Any:
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # else ONNX Runtime reports its use to its maker
-    try:
-        import onnxruntime
-    except ImportError as fault:  # absent, or built for another machine
-        raise ModelError(f"ONNX Runtime is missing or broken ({fault}). Run: pip install onnxruntime") from fault
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1  # `embed_pieces` runs sentences in parallel
-    options.log_severity_level = 3
-    try:
-        return onnxruntime.InferenceSession(packed.graph, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # ONNX Runtime's errors have no common base class
-        raise ModelError(f"ONNX Runtime {onnxruntime.__version__} cannot load the encoder: {error}") from error

@@ -8,11 +8,12 @@ marks after the sentence; `places` then name the pieces whose positions they sha
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -33,6 +34,7 @@ SPECIAL = (*REQUIRED, "mask")
 N_SPECIAL = 6  # [CLS], [SEP] and four marks
 KEPT_SENTENCES = 100_000
 KEPT_WORDS = 400_000
+MOST_PAIRS = 32  # of a sentence in one run
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +52,23 @@ class Pieces:
         return len(self.ids)
 
 
+def open_session(graph: bytes) -> Any:
+    """Load the graph of an encoder. It runs on one thread, since several sentences run in parallel."""
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # else ONNX Runtime reports its use to its maker
+    try:
+        import onnxruntime
+    except ImportError as fault:  # absent, or built for another machine
+        raise ModelError(f"ONNX Runtime is missing or broken ({fault}). Run: pip install onnxruntime") from fault
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # ONNX Runtime's errors have no common base class
+        raise ModelError(f"ONNX Runtime {onnxruntime.__version__} cannot load the encoder: {error}") from error
+
+
 def graph_inputs(batch: Sequence[Pieces], mode: Mode) -> dict[str, np.ndarray]:
     """Inputs of the graph of an encoder: one sentence, in mode `levitated` with the marks of all its pairs."""
     ids, places = batch[0].ids, [pieces.places for pieces in batch]
@@ -62,6 +81,16 @@ def graph_inputs(batch: Sequence[Pieces], mode: Mode) -> dict[str, np.ndarray]:
         "positions": np.concatenate([np.arange(n_words), np.array(places, np.int64)[:, 2:].ravel()]),
         "owners": np.repeat(np.arange(1 + len(batch)), [n_words, *[len(MARKS)] * len(batch)]),
     }
+
+
+def shared_runs(batch: Sequence[Pieces], mode: Mode) -> list[list[int]]:
+    """Rows of a batch that share a run: pairs of one sentence, if its words do not contain the marks."""
+    if mode != "levitated":
+        return [[row] for row in range(len(batch))]
+    of_sentence: dict[bytes, list[int]] = {}
+    for row, pieces in enumerate(batch):
+        of_sentence.setdefault(pieces.ids[: -len(MARKS)].tobytes(), []).append(row)
+    return [rows[at : at + MOST_PAIRS] for rows in of_sentence.values() for at in range(0, len(rows), MOST_PAIRS)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

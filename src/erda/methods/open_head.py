@@ -3,15 +3,19 @@
 A small logistic model reads a few features of a pair and a relation (`FEATURES`). Its weights were fitted on relations
 that the encoder was not trained on (`tools/fit_open_score.py`): `marked` for a pair that a person marked, where a known
 relation holds in every second question, and `text` for all pairs of a text, where a relation is rare. Judgements add a
-linear correction. `openness.py` fits the rest. This module needs only NumPy, and is part of every export.
+linear correction. `openness.py` fits the rest. This module is part of every export.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from erda.text.pronouns import is_pronoun
+from erda.text.sentences import words_before
+from erda.types import Example
 
 # The score: mean of the two-covariance score and of the cosine with the mean of the examples, each in deviations of
 # unlabelled pairs. `own`: the same of the examples themselves, by the cosine. Logarithms of the numbers of examples and
@@ -42,6 +46,12 @@ class Pairs:
 
     def __getitem__(self, rows: np.ndarray | slice) -> Pairs:
         return Pairs(self.vectors[rows], self.types[rows], self.starts[rows])
+
+    @classmethod
+    def of(cls, examples: Sequence[Example], vectors: np.ndarray, type_names: Sequence[str]) -> Pairs:
+        """The pairs of examples with these vectors."""
+        places = np.array([words_before(one) for one in examples], dtype=np.int64).reshape(-1, 2)
+        return cls(vectors, type_numbers([(one.head.type, one.tail.type) for one in examples], type_names), places)
 
     @classmethod
     def joined(cls, parts: Sequence[Pairs]) -> Pairs:
@@ -87,6 +97,23 @@ class OpenHead:
         weights = self.text if in_text else self.marked[1:]
         shift = pairs.vectors @ self.weights[int(in_text)] + self.constant[int(in_text)]
         return np.asarray(self.features(scores, pairs) @ weights + shift)
+
+    def confidences(
+        self, scores: np.ndarray, vectors: np.ndarray, asked: Sequence[Example], sentences: Sequence[Hashable] | None
+    ) -> np.ndarray:
+        """Confidences of pairs that a person marked, or of all pairs of some `sentences`, which are keys.
+
+        Pairs of a sentence compete; those with a pronoun change no answer about names. [n, n_relations]
+        """
+        pairs = Pairs.of(asked, vectors, self.type_names)
+        if sentences is None:
+            return self.marked_confidences(scores, pairs)
+        numbers = {sentence: number for number, sentence in enumerate(dict.fromkeys(sentences))}
+        groups, log_odds = np.array([numbers[one] for one in sentences]), self.log_odds(scores, pairs, in_text=True)
+        named = np.array([not (is_pronoun(one.head.name) or is_pronoun(one.tail.name)) for one in asked])
+        competing = compete(log_odds, groups)
+        competing[named] = compete(log_odds[named], groups[named])
+        return logistic(competing)
 
     def marked_confidences(self, scores: np.ndarray, pairs: Pairs) -> np.ndarray:
         """Confidences of pairs that a person marked: [n, n_relations].

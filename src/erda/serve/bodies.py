@@ -10,13 +10,13 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from erda.answers import Pairs
-from erda.app.inputs import LONGEST_DESCRIPTION, MOST_CHARACTERS, example_of, read_each
+from erda.app.inputs import LONGEST_DESCRIPTION, example_of, read_each
 from erda.app.texts import AnnotatedText
 from erda.app.version import TOP
 from erda.data.formats.jsonl_examples import EntityRow, example_to_json
 from erda.errors import DataError
 from erda.serve.failures import Refused
-from erda.text.marks import Mark
+from erda.text.marks import MOST_CHARACTERS, Mark
 from erda.types import Example
 
 Whole = Annotated[int, Field(ge=0, lt=2**53, strict=True)]

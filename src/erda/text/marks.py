@@ -10,9 +10,11 @@ import unicodedata
 from dataclasses import dataclass
 from itertools import pairwise
 
-from erda.errors import DataError
+from erda.errors import DataError, printable
 from erda.types import Entity, Example, Span
 
+MOST_CHARACTERS = 20_000  # per sentence
+CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 _MARK = re.compile(r"\[\[|\]\](?!\])|\{\{|\}\}(?!\})")
 _DOUBLED = re.compile(r"([\[\]{}])(?=\1)")
 _ROLES = {"[[": "head", "]]": "head", "{{": "tail", "}}": "tail"}
@@ -32,6 +34,14 @@ class Mark:
     name: str | None = None
     id: str | None = None
     type: str | None = None
+
+
+def check_text(text: str, *, most: int | None = MOST_CHARACTERS) -> None:
+    """Reject text with control characters, or with more than `most` characters."""
+    if most is not None and len(text) > most:
+        raise DataError(f"the text has {len(text):,} characters, at most {most:,} are read; give a sentence.")
+    if found := CONTROL.search(text):
+        raise DataError(f"the text holds a control character ({printable(found[0])} at character {found.start()}).")
 
 
 def example_from_text(

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
 
 from erda.errors import DataError
 from erda.text.keys import TaggedSentence
 from erda.text.pronouns import is_pronoun, word_list
-from erda.text.reading import read_lines
 from erda.text.sentences import split_sentences, tokens_of, words_at, words_of
-from erda.text.spacy_tagger import Tag, type_of
 from erda.types import Entity, Span
 
 _TITLES = word_list("titles")
@@ -31,7 +27,7 @@ class NameTagger:
     """
 
     def __init__(self, names: Mapping[str, str | None]) -> None:
-        self._names: dict[tuple[str, ...], tuple[str, str | None]] = {}
+        self.names, self._names = names, dict[tuple[str, ...], tuple[str, str | None]]()
         self._longest: dict[str, int] = {}  # first word -> number of words in the longest name that starts with it
         for name, entity_id in names.items():
             words = tuple(words_of(name))
@@ -64,18 +60,6 @@ def _split(text: str) -> Iterator[tuple[tuple[str, ...], tuple[tuple[int, int], 
         yield tuple(words_at(text, offsets)), offsets
 
 
-def read_names(path: Path) -> dict[str, str | None]:
-    """Read a list of entity names, one per line; an id may follow after a tab."""
-    names: dict[str, str | None] = {}
-    for _, line in read_lines(path):
-        name, _, entity_id = line.strip().partition("\t")
-        if words_of(name):
-            names[" ".join(name.split())] = entity_id.strip() or None
-    if not names:
-        raise DataError(f"{path}: no names in it; expected one entity name per line, optionally a tab and an id.")
-    return names
-
-
 class CapitalisedTagger:
     """Finds runs of capitalised words, and `names` anywhere; entities have no type.
 
@@ -91,22 +75,10 @@ class CapitalisedTagger:
     def __call__(self, text: str) -> Iterator[TaggedSentence]:
         """Yield the sentences of a text with their entities."""
         for tokens, offsets in _split(text):
-            yield TaggedSentence(tokens, tuple(self._entities(text, tokens, offsets)), offsets)
+            yield TaggedSentence(tokens, tuple(self.entities(text, tokens, offsets)), offsets)
 
-    def added(self, text: str, sentence: TaggedSentence) -> TaggedSentence:
-        """Add names to the entities of a trained tagger. Of overlapping ones the longest stays, with any type."""
-        tags = [Tag(one.span.start, one.span.end, one.type or "") for one in sentence.entities]
-        own = (
-            replace(one, type=type_of(one.span, tags) or None)
-            for one in self._entities(text, sentence.tokens, sentence.offsets)
-        )
-        kept = list[Entity]()
-        for one in sorted((*sentence.entities, *own), key=lambda one: (one.span.start - one.span.end, one.span)):
-            if all(one.span.end <= other.span.start or other.span.end <= one.span.start for other in kept):
-                kept.append(one)
-        return replace(sentence, entities=tuple(sorted(kept, key=lambda one: one.span)))
-
-    def _entities(self, text: str, tokens: Sequence[str], offsets: Sequence[tuple[int, int]]) -> list[Entity]:
+    def entities(self, text: str, tokens: Sequence[str], offsets: Sequence[tuple[int, int]]) -> list[Entity]:
+        """Return the names among the tokens of a sentence, from left to right, without overlaps."""
         listed = tuple(self._names.entities(tokens)) if self._names else ()
         taken = {place for entity in listed for place in range(entity.span.start, entity.span.end)}
         runs = (

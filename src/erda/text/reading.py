@@ -138,6 +138,18 @@ def read_lines(
             yield number, text if ends else text.rstrip("\r\n")
 
 
+def read_names(path: Path) -> dict[str, str | None]:
+    """Read a list of entity names, one per line; an id may follow after a tab."""
+    names: dict[str, str | None] = {}
+    for _, line in read_lines(path):
+        name, _, entity_id = line.strip().partition("\t")
+        if words := name.split():
+            names[" ".join(words)] = entity_id.strip() or None
+    if not names:
+        raise DataError(f"{path}: no names in it; expected one entity name per line, optionally a tab and an id.")
+    return names
+
+
 def read_start(path: Path, size: int = 4096) -> str:
     """Read the beginning of a file, for format detection; invalid UTF-8 is ignored here."""
     with opened(path) as file:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from erda.errors import DataError, ModelError, SettingsError, require
 from erda.files import first_line
 from erda.text.keys import TaggedSentence
+from erda.text.names import CapitalisedTagger
 from erda.text.sentences import split_sentences, token_span, tokens_of, words_at
 from erda.types import Entity, Example, Span
 
@@ -152,6 +153,17 @@ def type_of(span: Span, tags: Sequence[Tag], *, offset: int = 0) -> str:
     shared = [(min(tag.end, span.end + offset) - max(tag.start, span.start + offset), tag.type) for tag in tags]
     overlap, found = max(shared, key=lambda one: one[0], default=(0, ""))
     return found if overlap > 0 else ""
+
+
+def with_capitals(text: str, sentence: TaggedSentence, capitals: CapitalisedTagger) -> TaggedSentence:
+    """Add names by capital letters to those of a pipeline. Of overlapping ones the longest stays, with any type."""
+    tags = [Tag(one.span.start, one.span.end, one.type or "") for one in sentence.entities]
+    own = (_typed(one, tags) for one in capitals.entities(text, sentence.tokens, sentence.offsets))
+    kept = list[Entity]()
+    for one in sorted((*sentence.entities, *own), key=lambda one: (one.span.start - one.span.end, one.span)):
+        if all(one.span.end <= other.span.start or other.span.end <= one.span.start for other in kept):
+            kept.append(one)
+    return replace(sentence, entities=tuple(sorted(kept, key=lambda one: one.span)))
 
 
 def _typed(entity: Entity, tags: Sequence[Tag]) -> Entity:
