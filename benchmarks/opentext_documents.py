@@ -83,11 +83,11 @@ class Documents:
         return answers(self.encoder, taught, questions, places)
 
     def judged(self, taught: Sequence[Taught], gold: np.ndarray, seen: Sequence[np.ndarray]) -> list[Taught]:
-        """Add the judged questions to what was taught, as examples and counterexamples."""
+        """Add the judged questions to what was taught."""
         found = []
         for i, (one, rows) in enumerate(zip(taught, seen, strict=True)):
             right, wrong = ([self.questions[row] for row in rows if gold[row, i] == holds] for holds in (1, 0))
-            found.append(replace(one, examples=[*one.examples, *right], counterexamples=wrong))
+            found.append(replace(one, judged=right, counterexamples=wrong))
         return found
 
     def shown(self, taught: Sequence[Taught], gold: np.ndarray) -> list[np.ndarray]:

@@ -21,11 +21,12 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Taught:
-    """A relation with examples and counterexamples."""
+    """A relation with examples, counterexamples, and judged pairs in which it holds."""
 
     relation: Relation
     examples: Sequence[Example]
     counterexamples: Sequence[Example] = ()
+    judged: Sequence[Example] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,9 +52,11 @@ def answers(
     numbers, relations = count(), tuple(one.relation for one in taught)
     known = []
     for one in taught:
-        both = [replace(example, relation=one.relation.id) for example in (*one.examples, *one.counterexamples)]
-        lessons = tuple(Lesson(next(numbers), 0, example) for example in both)
-        known.append(TaughtRelation(one.relation, 0, lessons[: len(one.examples)], lessons[len(one.examples) :]))
+        lessons, judged, against = (
+            tuple(Lesson(next(numbers), 0, replace(example, relation=one.relation.id), is_judged) for example in some)
+            for some, is_judged in ((one.examples, False), (one.judged, True), (one.counterexamples, True))
+        )
+        known.append(TaughtRelation(one.relation, 0, lessons + judged, against))
     method = Posterior(encoder)
     method.learn(Task(0, relations, tuple(lesson.example for one in known for lesson in one.lessons)))
     version = Version(State(Stamp(1, None, "", "", NOTHING), tuple(known)), lambda state: method, method)

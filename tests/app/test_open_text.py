@@ -1,6 +1,7 @@
 """The default operating point on hand-written sentences; what counterexamples, types and thresholds change."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,11 @@ def test_a_counterexample_is_refused_and_can_be_taken_back(tmp_path: Path) -> No
     extractor.judge(wrong, "founded by", holds=False)
     assert extractor.predict(wrong).relation is None
     assert extractor.predict(wrong).confidence < first.confidence
+    method, state = extractor.version.method, extractor.version.state
+    lessons = tuple(replace(one, is_judged=True) for one in state.known[0].lessons)
+    known = (replace(state.known[0], lessons=lessons), *state.known[1:])
+    constants = [open_head(method, one).constant[:, 0] for one in (state, replace(state, known=known))]
+    assert (constants[0] < constants[1]).all(), "judged examples raise the bias, taught ones do not"
     extractor.take_back(extractor.counterexamples("founded by")[0].number)
     heads = [version.fitted[1] for version in (before, extractor.version)]
     assert heads[0] is not None

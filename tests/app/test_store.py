@@ -179,7 +179,7 @@ def test_purging_removes_every_trace_of_what_was_forgotten(tmp_path: Path) -> No
             one.undo()
 
 
-def test_types_are_stored_and_objects_without_types_have_no_field_for_them(tmp_path: Path) -> None:
+def test_optional_fields_are_stored_and_objects_without_them_have_no_field(tmp_path: Path) -> None:
     typed = {"text": "Ann met Bo.", "head": {"span": [0, 3], "type": "PER"}, "tail": {"span": [8, 10]}}
     extractor = open_toy(tmp_path / "typed")
     extractor.teach("meets", [typed])
@@ -187,9 +187,18 @@ def test_types_are_stored_and_objects_without_types_have_no_field_for_them(tmp_p
     (lesson,) = open_toy(tmp_path / "typed").examples("meets")
     assert (lesson.example.head.type, lesson.example.tail.type) == ("PER", None)
     (stored,) = (tmp_path / "typed" / "objects").glob("*.json")
-    known = json.loads(stored.read_text())["known"]["lessons"][0]["example"]
-    assert known["head"]["type"] == "PER"
-    assert "type" not in known["tail"]
+    known = json.loads(stored.read_text())["known"]["lessons"][0]
+    assert known["example"]["head"]["type"] == "PER"
+    assert "type" not in known["example"]["tail"]
+    assert "is_judged" not in known
+    for text in ("[[Ann]] met {{Bo}}.", "[[Cy]] met {{Di}}."):
+        extractor.judge(text, "meets")
+    assert [one.is_judged for one in open_toy(tmp_path / "typed").examples("meets")] == [False, True], "taught stays"
+    learned = extractor.version.state.learned
+    assert len(extractor.teach("meets", ["[[Cy]] met {{Di}}."] * 2).duplicates) == 2
+    assert not any(one.is_judged for one in open_toy(tmp_path / "typed").examples("meets")), "judged, then taught"
+    assert extractor.version.state.learned is learned
+    assert extractor.history()[-1].what == "taught meets"
 
 
 @pytest.mark.parametrize("method", ["posterior", "seqrun"])

@@ -13,7 +13,7 @@ from erda.encoders.contract import Unlabelled, UnlabelledFile, save_unlabelled
 from erda.errors import ModelError
 from erda.methods.expected import Background, Expected, Fitted, NeverSeen
 from erda.methods.open_head import OpenHead, Pairs, compete, type_numbers
-from erda.methods.openness import TaughtPairs, correction, fit_open_head, fitted_score
+from erda.methods.openness import TaughtPairs, _whitening, correction, fit_open_head, fitted_score
 
 DIM, TYPES = 8, ("DATE", "GPE", "PERSON")
 
@@ -130,6 +130,21 @@ def test_the_correction_is_a_logistic_regression() -> None:
 
     slow = optimize.minimize(loss, np.zeros(6), tol=1e-10).x
     assert correction(rows, offsets, holds) == pytest.approx(slow, abs=1e-3)
+
+
+def test_taught_examples_say_nothing_about_how_often_a_relation_holds(unlabelled: Unlabelled, model: Fitted) -> None:
+    """By the slow computation: a regression over rows of a whitened vector and a bias, which is 0 if taught."""
+    (first, second), scale = taught(*both(), against=some_pairs(3, 30)), fitted_score()["judged"]["bias"] ** 0.5
+    pairs, holds, found = Pairs.joined([first.examples, first.counterexamples]), np.arange(8) < 5, list[float]()
+    white = (pairs.vectors - unlabelled.mean) @ _whitening(unlabelled)
+    before = asked(fit_open_head(taught(*both()), model, unlabelled), model, pairs)[:, 0]
+    for judged in ((), (1, 4), range(5)):
+        head = fit_open_head([replace(first, judged=judged), second], model, unlabelled)
+        rows = np.array([[*one, scale * (i > 4 or i in judged)] for i, one in enumerate(white)])
+        slow = correction(rows, np.where(holds, np.maximum(before, 0), before), holds.astype(float))
+        assert asked(head, model, pairs)[:, 0] - before == pytest.approx(white @ slow[:-1] + scale * slow[-1], abs=1e-3)
+        found.append(slow[-1])
+    assert found == sorted(found)
 
 
 def test_types_are_compared_with_those_of_unlabelled_pairs(unlabelled: Unlabelled, model: Fitted) -> None:

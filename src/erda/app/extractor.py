@@ -264,7 +264,7 @@ class Extractor:
                 return Taught(before.stamp.number, duplicates=report.duplicates)
             version = self._log.learn(after, progress)
             version.warn_of_language(one.tokens for one in new.examples)
-            doubted = [] if new.is_task or new.said else teach.reversed_examples(after, self._log.encoder)
+            doubted = [] if new.is_task or new.is_judged else teach.reversed_examples(after, self._log.encoder)
             return replace(report, version=version.number, warnings=tuple(map(teach.reversal_warning, doubted)))
 
     def reversed_examples(self, relation: str, examples: Iterable[ExampleInput]) -> list[Example]:

@@ -168,6 +168,7 @@ class Teaching:
     unrelated: tuple[Example, ...] = ()
     said: str = ""  # the line of the history; what was taught, if it is empty
     is_task: bool = False  # keep every example, duplicates included
+    is_judged: bool = False
 
 
 class _Reader:

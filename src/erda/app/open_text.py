@@ -46,6 +46,7 @@ def open_head(method: Method, state: State, tag: TokenTagger | None = None) -> O
             Pairs.of(wrong, next(vectors), names),
             (one.head_types, one.tail_types),
             len(patterns_of(one.relation.description)),
+            [row for row, lesson in enumerate(one.lessons) if lesson.is_judged],
         )
         for one, own, wrong, name in zip(state.known, examples, against[:-1], method.centred_names(), strict=True)
     ]

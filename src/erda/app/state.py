@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FORMAT = 2
 DAMAGED = "The store is damaged: open it at another version (version=N, or erda versions --to N), or restore a copy."
 DECODING: Decoding = {"error": ModelError, "remedy": DAMAGED, "plain": True}
-OPTIONAL = frozenset(("type", "resolved", "counterexamples", "head_types", "tail_types", "origin", "merged"))
+OPTIONAL = {"type", "resolved", "is_judged", "counterexamples", "head_types", "tail_types", "origin", "merged"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,7 @@ class Lesson:
     number: int
     teaching: int
     example: Example
+    is_judged: bool = False  # a judgement about a pair, not an example that a person chose
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +77,9 @@ class TaughtRelation:
         return self.relation.id
 
     @property
-    def learned_from(self) -> tuple[Relation, int, tuple[Lesson, ...]]:
+    def learned_from(self) -> tuple[object, ...]:
         """Everything that the method learns from; counterexamples and declarations do not change the method."""
-        return self.relation, self.since, self.lessons
+        return self.relation, self.since, [(one.number, one.teaching, one.example) for one in self.lessons]
 
 
 def present_id(relation: str, identity: str, known: Sequence[TaughtRelation]) -> str | None:

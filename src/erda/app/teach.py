@@ -36,7 +36,7 @@ def judged(judgements: Iterable[Judgement], known: Sequence[Relation]) -> Teachi
     if len(own) == 1:
         said = f"judged that {own[0][1].id} {'holds' if examples else 'does not hold'}"
     relations = tuple({relation.id: relation for _, relation in own}.values())
-    return Teaching(relations, examples, against, said=said)
+    return Teaching(relations, examples, against, said=said, is_judged=True)
 
 
 # -- changes of what was taught ----------------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ def judged(judgements: Iterable[Judgement], known: Sequence[Relation]) -> Teachi
 class _Growing:
     """The lessons of an extractor while a teaching is added to them; the latest statement about a pair counts."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, *, is_judged: bool) -> None:
         self.lessons = {one.id: list(one.lessons) for one in state.known}
         self.counterexamples = {one.id: list(one.counterexamples) for one in state.known}
         self.unrelated = list(state.unrelated)
@@ -53,14 +53,18 @@ class _Growing:
         self.denied = {(name, _pair(one)): one for name, own in self.counterexamples.items() for one in own}
         self.apart = {_pair(one): one for one in state.unrelated}
         self.teaching, self.n_lessons = state.stamp.n_teachings, state.stamp.n_lessons
-        self.duplicates, self.moved = list[Example](), list[Moved]()
+        self.is_judged, self.duplicates, self.moved = is_judged, list[Example](), list[Moved]()
 
     def example(self, example: Example, *, is_task: bool) -> None:
         """Add an example to its relation; remove the pair from other relations and from its counterexamples."""
         name, pair = str(example.relation), pair_in_sentence(example)
         if not is_task:
-            if pair in self.taught and self.taught[pair][0] == name:
+            owner, known = self.taught.get(pair, ("", None))
+            if known and owner == name:
                 self.duplicates.append(example)
+                if known.is_judged and not self.is_judged:  # taught and judged: it counts as taught
+                    self.taught[pair] = name, replace(known, is_judged=False)
+                    self.lessons[name][self.lessons[name].index(known)] = self.taught[pair][1]
                 return
             self._untaught(example, name)
             if denied := self.denied.pop((name, pair), None):
@@ -102,13 +106,13 @@ class _Growing:
 
     def _lesson(self, example: Example) -> Lesson:
         self.n_lessons += 1
-        return Lesson(self.n_lessons - 1, self.teaching, example)
+        return Lesson(self.n_lessons - 1, self.teaching, example, self.is_judged)
 
 
 def added(state: State, new: Teaching) -> tuple[State, Taught]:
     """Add a teaching, and report it. Known examples are skipped; an example of another relation moves."""
-    growing, teaching, by_name = _Growing(state), state.stamp.n_teachings, reads_names(state.stamp.setup)
-    numbers = [growing.n_lessons]
+    growing = _Growing(state, is_judged=new.is_judged)
+    teaching, by_name, numbers = state.stamp.n_teachings, reads_names(state.stamp.setup), [growing.n_lessons]
     for one in new.examples:
         growing.example(one, is_task=new.is_task)
     numbers.append(growing.n_lessons)
@@ -157,7 +161,7 @@ def added(state: State, new: Teaching) -> tuple[State, Taught]:
         sum(line not in patterns.get(one.id, ()) for one in after for line in patterns_of(one.relation.description)),
     )
     said = new.said or f"taught {', '.join(one.id for one in new.relations) or NO_RELATION}"
-    if not any((report.new, report.moved, n_examples, n_counterexamples, n_unrelated)):
+    if report.described and not any((report.new, report.moved, n_examples, n_counterexamples, n_unrelated)):
         said = f"described {', '.join(report.described)}"
     done = state.changed(said, known=tuple(after), unrelated=tuple(growing.unrelated))
     return replace(done, stamp=replace(done.stamp, n_teachings=teaching + 1, n_lessons=growing.n_lessons)), report

@@ -2,8 +2,8 @@
 
 Scores are compared with those of a sample of unlabelled pairs, types of the examples with theirs. The weights of these
 features come from `open_score.json`. Counterexamples correct the log odds by a logistic regression over
-whitened vectors. Everything is a sum over examples, so their order does not matter, and a forgotten relation leaves no
-trace.
+whitened vectors; taught examples have no bias there, because they were selected by their label. Everything is a sum
+over examples, so their order does not matter, and a forgotten relation leaves no trace.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class TaughtPairs:
     counterexamples: Pairs
     types_by_hand: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())  # of head and tail
     n_patterns: int = 0
+    judged: Sequence[int] = ()  # rows of `examples`; all others were taught
 
 
 @cache
@@ -78,7 +79,8 @@ def fit_open_head(
         if len(wrong):
             pairs = Pairs.joined([one.examples[:MOST_JUDGED], wrong[:MOST_JUDGED]])
             holds, scores = np.arange(len(pairs)) < min(len(one.examples), MOST_JUDGED), model.scores(pairs.vectors)
-            rows = np.hstack([(pairs.vectors - unlabelled.mean) @ whitening, np.full((len(pairs), 1), bias)])
+            has_bias = ~holds | np.isin(np.arange(len(pairs)), one.judged)
+            rows = np.hstack([(pairs.vectors - unlabelled.mean) @ whitening, bias * has_bias[:, None]])
             for in_text in (False, True):
                 offsets = head.log_odds(scores, pairs, in_text=in_text)[:, i]
                 row = correction(rows, np.where(holds, np.maximum(offsets, 0), offsets), holds.astype(float))
