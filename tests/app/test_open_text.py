@@ -36,7 +36,8 @@ def test_tokens_of_another_tool_get_the_confidence_of_the_text(taught: Extractor
     tokens = "In the 20th century, Madrid 's world-famous square was the capital of Spain ."
     given = {"tokens": tokens.split(), "head": {"span": [4, 5]}, "tail": {"span": [12, 13]}}
     one, two = taught.predict([text, given])
-    assert [(r.relation, r.confidence) for r in one.ranked] == [(r.relation, r.confidence) for r in two.ranked]
+    assert [r.relation for r in one.ranked] == [r.relation for r in two.ranked]
+    assert [r.confidence for r in one.ranked] == pytest.approx([r.confidence for r in two.ranked], abs=1e-6)
 
 
 def test_min_confidence_decides_what_is_answered(taught: Extractor) -> None:
@@ -88,7 +89,8 @@ def test_pairs_of_a_text_compete(taught: Extractor) -> None:
         }
 
     alone, together = confidences("Apple", "Tim Cook"), confidences(*places)
-    assert together["Apple", "Steve Jobs"] == confidences("Apple", "Steve Jobs")["Apple", "Steve Jobs"]
+    expected = confidences("Apple", "Steve Jobs")["Apple", "Steve Jobs"]  # another batch rounds differently
+    assert together["Apple", "Steve Jobs"] == pytest.approx(expected, abs=1e-6)
     assert together["Apple", "Tim Cook"] < alone["Apple", "Tim Cook"]
 
 
