@@ -157,7 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print and keep the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=10, help="of relations, sentences and documents")
-    parser.add_argument("--documents", type=int, default=60, help="of a text (default: %(default)s)")
+    parser.add_argument("--documents", type=int, default=30, help="of a text (default: %(default)s)")
     options = parser.parse_args(arguments)
     encoder, found = build_encoder("open", cache=FrozenCache()), defaultdict[tuple[str, int], list[Row]](list)
     stops, texts = defaultdict[str, list[Row]](list), documents()[::2]
