@@ -213,7 +213,7 @@ def print_table(rows: Sequence[Row]) -> None:
 def keep(command: str, rows: Sequence[Row], about: Row) -> None:
     """Write records, in place of those of the same encoder, fold and setting."""
     path, measured = RESULTS / f"{command}.jsonl", [about | row for row in rows]
-    setting = ("encoder", "fold", "questions", "relations", "shots", "judged", "patterns", "none", "kind")
+    setting = ("encoder", "fold", "finder", "questions", "relations", "shots", "judged", "patterns", "none", "kind")
     old = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
     new = {tuple(row.get(name) for name in setting) for row in measured}
     kept = [row for row in old if tuple(row.get(name) for name in setting) not in new]

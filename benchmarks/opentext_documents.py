@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -20,22 +20,17 @@ LEAST_POSITIVES = 10  # pairs in the odd documents that a usable relation has
 PER_ROUND, ROUNDS = 10, 5
 
 
-@dataclass(frozen=True)
-class Documents:
-    """The questions of redocred-dev. Odd documents are asked; even ones are the user's own text, to be judged."""
+@dataclass(frozen=True, kw_only=True)
+class Draws:
+    """Relations of redocred-dev and sentences that teach them. Odd documents are asked."""
 
-    encoder: data.VectorEncoder
     patterns: bool = False  # relations have written patterns
-
-    @cached_property
-    def questions(self) -> list[Example]:
-        """All questions, with types."""
-        return self.encoder.load("dev")
+    left_out: Collection[str] = ()  # relations that are not drawn
 
     @cached_property
     def teaching(self) -> list[Example]:
         """All teaching sentences, with types."""
-        return self.encoder.load("redoc41")
+        return data.part("redoc41")
 
     @cached_property
     def places(self) -> list[tuple[int, int]]:
@@ -62,7 +57,8 @@ class Documents:
 
     def draws(self, fold: str, n_relations: int, shots: int, n_draws: int) -> Iterator[list[Taught]]:
         """Draw relations of a fold and sentences of each: the same sentences for any number of relations."""
-        pool, known, own = self.usable(fold), data.relations("redoc41"), defaultdict(list)
+        pool = [name for name in self.usable(fold) if name not in self.left_out]
+        known, own = data.relations("redoc41"), defaultdict(list)
         for example in self.teaching:
             own[str(example.relation)].append(example)
         for seed in range(n_draws):
@@ -76,6 +72,23 @@ class Documents:
                 relation = with_written_patterns(known[name]) if self.patterns else known[name]
                 taught.append(Taught(relation, some[:shots]))
             yield taught
+
+
+@dataclass(frozen=True, kw_only=True)
+class Documents(Draws):
+    """The questions of redocred-dev. Even documents are the user's own text, to be judged."""
+
+    encoder: data.VectorEncoder
+
+    @cached_property
+    def questions(self) -> list[Example]:
+        """All questions, with types."""
+        return self.encoder.load("dev")
+
+    @cached_property
+    def teaching(self) -> list[Example]:
+        """All teaching sentences, with types and vectors."""
+        return self.encoder.load("redoc41")
 
     def asked(self, taught: Sequence[Taught], rows: np.ndarray) -> Answered:
         """Ask some of the questions; the pairs of a sentence compete."""
@@ -106,7 +119,7 @@ class Documents:
 
 def documents(encoder: data.VectorEncoder, options: argparse.Namespace) -> Iterator[Row]:
     """Every ordered pair of entities in the odd documents, before and after judgements."""
-    bench = Documents(encoder, options.patterns)
+    bench = Documents(encoder=encoder, patterns=options.patterns)
     odd, rows, given = np.flatnonzero(bench.is_odd), defaultdict(list), defaultdict(list)
     for taught in bench.draws(options.fold, options.relations, options.shots, options.draws):
         gold = bench.gold([one.relation.id for one in taught])

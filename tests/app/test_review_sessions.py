@@ -9,7 +9,7 @@ from toy_extractor import FOUNDED, ROWS, open_toy
 
 from erda.app.candidates import CandidatePool
 from erda.app.extractor import Extractor
-from erda.app.review import ENOUGH, PER_VERSION, Review, ReviewView, SharedReview, judgement_of, open_review
+from erda.app.review import ENOUGH, LATER, PER_VERSION, Review, ReviewView, SharedReview, judgement_of, open_review
 from erda.app.review_journal import FOLDER, PENDING, SHOWN, ReviewJournal
 from erda.app.texts import TextRow
 from erda.errors import BusyError, DataError
@@ -67,6 +67,7 @@ def test_nobody_waits_for_the_ranking_by_a_new_version(extractor: Extractor, mon
             review.judge(holds=True)
         keys.append(shown(review.view))
         assert not go.is_set(), "the next pair is there before the ranking"
+        assert review.view.progress.progress == LATER, "the ranking is that of an earlier version"
         go.set()
         assert review.undo()
         assert shown(review.view) == keys[PER_VERSION - 1]

@@ -10,9 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import entities
 import folds
 import opentext
 import opentext_data as data
+import review
+from erda.answers import Answer, TextPlace
 from erda.errors import DataError
 from erda.types import Entity, Example, Span
 from opentext_score import Taught, answers, calibration_error, ranked, reliability
@@ -95,6 +98,27 @@ def test_measures_ignore_what_is_ignored() -> None:
     assert at_half == 100
     assert calibration_error(np.array([0.9, 0.9, 0.9, 0.9]), np.array([1, 1, 1, 0])) == pytest.approx(15)
     assert reliability(np.array([0.95, 0.95, 0.1]), np.array([1, 0, 0])) == [[1, 0.1, 0], [2, 0.95, 0.5]]
+
+
+def test_facts_are_right_exactly_or_by_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fact that the document states by another sentence does not count; boundaries decide only exact matches."""
+    monkeypatch.setattr(entities, "types", dict)
+    words = ["Ann", "Lee", "was", "born", "in", "Rome", "."]
+    mentions = [[{"sent_id": 0, "pos": pos, "type": "PER"}] for pos in ([0, 2], [5, 6])]
+    labels = [{"h": 0, "t": 1, "r": "born", "evidence": [0]}, {"h": 0, "t": 1, "r": "died", "evidence": []}]
+    document = entities.annotated(0, {"sents": [words], "vertexSet": mentions, "labels": labels})
+    assert document.text[:24] == "Ann Lee was born in Rome"
+    answers = [
+        Answer(EXAMPLE, relation, (), TextPlace(start, 7, 20, 24), (relation,))
+        for start, relation in ((4, "born"), (0, "died"), (0, "left"))
+    ]
+    assert document.score(answers, ["born", "died", "left"]).tolist() == [[0, 2, 0, 1], [1, 2, 1, 1]]
+    gold = review.Gold([document], ["born"])
+    assert dict(gold.holds) == {("0 0 0", "0 0 1"): {"born"}}
+    assert not gold.ignored
+    assert review.Gold([document], ["died"]).ignored == {frozenset(("0 0 0", "0 0 1"))}
+    exact = [Answer(EXAMPLE, "born", (), TextPlace(0, 7, 20, 24), ("born",))]
+    assert document.score(exact, ["born"]).tolist() == [[1, 1, 1, 1]] * 2
 
 
 def test_known_and_other_relations_are_asked_and_taught_sentences_are_not() -> None:

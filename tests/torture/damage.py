@@ -262,7 +262,7 @@ class Stop:
 
 
 STOPS = (
-    Stop("build/corpus", toys.BUILD, CORPUS[3:], "corpus", "corpus/build/rows-*", "corpus/corpus.json"),
+    Stop("build/corpus", toys.BUILD, CORPUS[3:], "corpus", "corpus/build/*/rows-*", "corpus/corpus.json"),
     Stop("index/corpus", toys.INDEX, CORPUS, "corpus", "corpus/vectors/*/shard*", "corpus/vectors/*/index.json"),
     Stop("adapter", toys.TRAIN, TRAINED, "adapter", "adapter/checkpoints/checkpoint.npz", "adapter/*.safetensors"),
 )

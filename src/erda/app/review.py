@@ -46,6 +46,7 @@ from erda.types import Example, pair_key
 PER_VERSION = 10  # judgements
 WAIT_SECONDS = 2.0  # for another process that reviews
 ENOUGH = "Ten more judgements would hardly change the answers. Begin the review again to go on."
+LATER = "What to expect of the new version follows after the next judgement."
 BUSY = "another review of this extractor is open"
 
 
@@ -215,7 +216,7 @@ class SharedReview:
     def _left(self, version: Version, relation: str | None, journal: ReviewJournal) -> list[Candidate]:
         """The undecided pairs, most useful first; they are ranked again when a ranking is used up.
 
-        A new version ranks them while the person decides about one more pair, so that nobody waits.
+        A new version ranks them while the person decides about the shown pair, so that nobody waits.
         """
         path = self._folder / TEXTS
         if self._has_texts and file_state(path) != self._pool_is_of:  # after a restart, or a purge
@@ -227,7 +228,7 @@ class SharedReview:
         rank = partial(self.pool.ranked, version, relation, without=shown)
         left = [one for one in found or () if one.key not in shown]
         is_new = self._ranked_by is None or self._ranked_by.state.stamp.identity != mine[0]
-        if is_new and left and self._ranked_by and self._ranked_by.relations == version.relations:
+        if is_new and left and self._shown and self._ranked_by and self._ranked_by.relations == version.relations:
             if self._ranking is None or self._ranking[0] != mine:
                 self._ranking = mine, len(shown), self._ranker.submit(rank)
             if self._ranking[1] == len(shown):
@@ -256,6 +257,8 @@ class SharedReview:
 
     def _expected(self, left: Sequence[Candidate], relation: str | None, journal: ReviewJournal) -> tuple[str, bool]:
         """What to expect of the answers now, and whether ten more judgements would hardly change that."""
+        if self._ranking is not None:  # the confidences are those of an earlier version
+            return LATER, False
         rows = (one for one in journal.decisions if one.said not in ("no", "skip") and relation in (None, one.relation))
         return self.pool.expected({one.key for one in rows}, left, PER_VERSION) if self.pool else ("", False)
 
@@ -267,10 +270,9 @@ class SharedReview:
         pool = self.pool
         if pool is None or not pool.n_texts:
             return "No text is under review. Choose one first." if self._has_texts else "The text is empty."
-        if not pool.n_entities:
-            return f"{NO_ENTITY} {pool.hint}".strip()
         if not pool.n_pairs:
-            return f"No sentence of the text has two entities. {pool.hint}".strip()
+            missing = "No sentence of the text has two entities." if pool.n_entities else NO_ENTITY
+            return f"{missing} {pool.hint}".strip()
         if journal.shown:
             return "Every likely pair of the text was shown. Review another text, or teach more examples."
         named = f"'{relation}'" if relation else "a known relation"
