@@ -139,6 +139,22 @@ def test_a_damaged_version_is_left_by_undo_and_never_entered(erda: Erda) -> None
     assert store.head().current == 1
 
 
+def test_undo_takes_back_what_another_process_teaches_meanwhile(erda: Erda, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The version before is chosen under the lock; else two changes would be undone, one of them unseen."""
+    erda("teach", "founded by", *FOUNDED)
+    erda("teach", "born in", *BORN)
+    writing = Store.writing
+
+    def late(store: Store, **asked: bool) -> object:
+        monkeypatch.setattr(Store, "writing", writing)
+        Extractor.open("my-extractor").teach("left", ["[[Ann]] left {{Rome}}."])
+        return writing(store, **asked)
+
+    monkeypatch.setattr(Store, "writing", late)
+    assert erda("versions", "--undo").lines[0].startswith("Undone: taught left.")
+    assert Store(Path("my-extractor")).head().current == 2
+
+
 def test_a_sentence_may_be_long_and_standard_input_closed(erda: Erda, monkeypatch: pytest.MonkeyPatch) -> None:
     erda("teach", "founded by", *FOUNDED)
     asked = erda("predict", f"{{{{Elon}}}} founded {'far // away ' * 100} [[SpaceX]]")

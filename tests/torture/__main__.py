@@ -51,6 +51,7 @@ TRIALS: dict[str, Callable[[Path, Path], list[Trial]]] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the trials that were asked for."""
     options = _parser().parse_args(arguments)
+    options.failures = options.failures.resolve()  # the trials change the working directory
     again = options.replay and _recorded(options.replay)
     seed = again["seed"] if again else random.SystemRandom().randrange(2**31) if options.seed is None else options.seed
     print(f"seed {seed}, scale {options.scale:g}", flush=True)

@@ -45,10 +45,16 @@ def run_versions(options: argparse.Namespace) -> None:
 
 
 def _undo(options: argparse.Namespace) -> str:
-    """Return to the version before; the current one can be damaged."""
-    store = stored(options)
-    current = store.head().current
-    open_store(options, version=store.before())
+    """Return to the version before; the current one can be damaged, and another process can write one meanwhile."""
+    from erda.app.version_log import SetupRequest, VersionLog
+
+    store, current = stored(options), 0
+
+    def note(_: object) -> None:  # under the lock
+        nonlocal current
+        current = store.head().current
+
+    VersionLog(store.folder, SetupRequest()).point(None, check=note)
     try:
         undone = store.version_file(current).stamp.what
     except ModelError:
