@@ -144,7 +144,8 @@ def damage_trial(folder: Path, work: Path) -> Trial:
         twins.content[question.name] = content_of(*(here / name for name in question.ends))
         shutil.rmtree(here.parent)
     turns = [question for question in QUESTIONS for _ in range(question.weight)]
-    others = [path.read_bytes() for path in sorted(folder.rglob("*.*")) if path.is_file()]
+    whole = "method.safetensors"  # a saved method is one file: another one in its place is no damage
+    others = [path.read_bytes() for path in sorted(folder.rglob("*.*")) if path.is_file() and path.name != whole]
 
     def run(case: Case, number: int) -> Verdict:
         question = turns[number * 61 % len(turns)]  # 61: every kind early on, whatever the number of cases
