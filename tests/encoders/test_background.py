@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from erda.encoders.adapter import TrainedWeights
-from erda.encoders.contract import BACKGROUND, BackgroundFile, centres_of, save_background
+from erda.encoders.contract import BACKGROUND, BackgroundFile, save_background
 from erda.encoders.onnx_encoder import read_about
 from erda.encoders.weights import PACKAGED, adapter_folder
 from erda.errors import ModelError
@@ -50,13 +50,3 @@ def test_shipped_weights_have_a_background(name: str, dim: int) -> None:
     centres = BackgroundFile(folder, fingerprint).read()
     assert centres is not None, "new weights: python tools/build_encoder.py"
     assert centres.shape == (600, dim)
-
-
-def test_centres_are_the_means_of_their_clusters() -> None:
-    places = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
-    vectors = np.concatenate([place + np.random.default_rng(1).normal(size=(30, 2)) for place in places])
-    centres = centres_of(vectors, 3, seed=2)
-    nearest = np.linalg.norm(vectors[:, None] - centres, axis=2).argmin(axis=1)
-    for row, centre in enumerate(centres):
-        np.testing.assert_allclose(centre, vectors[nearest == row].mean(axis=0))
-    assert len(centres_of(vectors[:2], 3)) == 2
