@@ -13,7 +13,6 @@ from tiny_models import SENTENCES
 
 from erda.app.extractor import Extractor
 from erda.encoders import build_encoder, onnx_encoder
-from erda.encoders.contract import BackgroundFile, UnlabelledFile
 from erda.encoders.onnx_encoder import GRAPH, TOKENIZER, OnnxEncoder
 from erda.encoders.weights import PACKAGED
 from erda.errors import ModelError, SettingsError
@@ -52,13 +51,6 @@ def test_the_files_of_open_mpnet_are_looked_for_in_the_cache_folder(
     extractor = Extractor.open(tmp_path / "store", encoder="open-mpnet")
     extractor.teach("founded by", ["[[Apple]] was founded by {{Steve}} ."])
     assert extractor.version.method.encoder.spec.name == "open-mpnet"
-
-
-def test_the_statistics_of_open_mpnet_belong_to_its_weights() -> None:
-    folder = Path(__file__).parents[2] / "packages/erda-mpnet/src/erda_mpnet/open"
-    fingerprint = json.loads((folder / "similarity.json").read_bytes())["fingerprint"]
-    assert UnlabelledFile(folder, fingerprint, "rebuild them").read() is not None
-    assert BackgroundFile(folder, fingerprint, "rebuild them").read() is not None
 
 
 def test_the_packaged_encoder_is_frozen_and_has_no_settings() -> None:
