@@ -51,3 +51,11 @@ def unpainted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures are built and written but not painted, which takes half a second each; test_figures.py paints them."""
     blank = b'<svg viewBox="0 0 1 1"></svg>'
     monkeypatch.setattr("erda.benchmark.report.figures._bytes", lambda *_, **__: blank)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A `Record` of three tasks, to be changed with `dataclasses.replace`."""
+    from toy_runs import toy_record
+
+    return toy_record(tmp_path_factory.mktemp("toy"))

@@ -28,15 +28,7 @@ import numpy as np
 
 from erda.data.catalogue import load_dataset
 from erda.encoders import build_encoder
-from erda.encoders.contract import (
-    UNLABELLED,
-    Encoder,
-    Unlabelled,
-    centres_of,
-    save_background,
-    save_unlabelled,
-    unit_rows,
-)
+from erda.encoders.contract import UNLABELLED, Encoder, Unlabelled, save_background, save_unlabelled, unit_rows
 from erda.encoders.onnx_encoder import packaged_folder
 from erda.files import data_folder, decode_json, read_bytes, write_lines
 from erda.text.keys import entity_key
@@ -123,6 +115,18 @@ def statistics(
         tuple(names),
         smooth,
     )
+
+
+def centres_of(vectors: np.ndarray, n: int, *, seed: int = 0, n_rounds: int = 20) -> np.ndarray:
+    """K-means centres of `vectors`: [min(n, n_vectors), dim]."""
+    centres = vectors[np.random.default_rng(seed).permutation(len(vectors))[:n]]
+    for _ in range(n_rounds):
+        nearest = (vectors @ centres.T - np.square(centres).sum(axis=1) / 2).argmax(axis=1)
+        counts = np.bincount(nearest, minlength=len(centres))[:, None]
+        sums = np.zeros_like(centres)
+        np.add.at(sums, nearest, vectors)
+        centres = np.where(counts > 0, sums / np.maximum(counts, 1), centres)
+    return np.asarray(centres)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_extractor import BORN, FOUNDED, QUESTIONS, open_toy, taught
+from toy_extractor import BORN, FOUNDED, QUESTIONS, open_toy
 
 from erda.app.extractor import Extractor
 from erda.errors import DataError
@@ -33,11 +33,6 @@ BAD_ROWS = [
     ({}, "missing"),
     (7, "expected a text with marks, an Example or a row"),
 ]
-
-
-@pytest.fixture
-def extractor(tmp_path: Path) -> Extractor:
-    return taught(tmp_path)
 
 
 @pytest.mark.parametrize(("text", "said"), BAD_SENTENCES.items(), ids=range(len(BAD_SENTENCES)))

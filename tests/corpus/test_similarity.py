@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tiny_models import SENTENCES, build_model
+from tiny_models import SENTENCES
 
 from erda.corpus.similarity import SimilarityModel, load_similarity
 from erda.encoders import TransformerSettings
@@ -11,11 +11,6 @@ from erda.encoders.adapter import SETTINGS_FILE, TrainedWeights
 from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import origin
 from erda.errors import ModelError, SettingsError
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return build_model(tmp_path_factory.mktemp("bert"))
 
 
 def encoder_of(folder):

@@ -12,14 +12,7 @@ from toy_pairs import SMALL, batches_of, toy_rows, toy_sentences
 
 from erda.corpus.similarity import SimilarityModel
 from erda.corpus.similarity_run import neighbour_agreement, pair_auc
-from erda.corpus.similarity_training import (
-    CHECKPOINTS,
-    Learner,
-    distillation_loss,
-    infonce_loss,
-    labelled_loss,
-    train,
-)
+from erda.corpus.similarity_training import CHECKPOINTS, Learner, distillation_loss, infonce_loss, labelled_loss, train
 from erda.corpus.training_batches import Machine, mine_pairs
 from erda.encoders.adapter import TrainedWeights
 from erda.encoders.packed import Shown

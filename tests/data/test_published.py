@@ -14,8 +14,8 @@ from erda.data.fewrel_dataset import (
     published_order,
     published_stream,
     read_full,
-    read_published,
     read_relations,
+    read_split,
 )
 from erda.data.streams import text_key
 from erda.errors import DataError, StreamError
@@ -109,7 +109,7 @@ def test_validation_is_drawn_from_outside_the_splits(public_folder: Path) -> Non
 
 
 def test_full_fewrel_separates_its_validation_examples(public_folder: Path) -> None:
-    full, split = read_full(public_folder), read_published(public_folder)
+    full, split = read_full(public_folder), read_split(public_folder).dataset
     assert full.validation == split.validation
     assert len(full.train) == 80 * 5
     assert not set(map(text_key, full.train)) & set(map(text_key, full.validation))

@@ -97,8 +97,8 @@ def test_counterexamples_do_not_score_the_sample_again(
     unlabelled: Unlabelled, model: Fitted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The scores of the sample depend on the model alone."""
-    n_scored, score = list[int](), Fitted.scores_of
-    monkeypatch.setattr(Fitted, "scores_of", lambda self, *given: n_scored.append(len(given[0])) or score(self, *given))
+    n_scored, score = list[int](), Fitted.scores
+    monkeypatch.setattr(Fitted, "scores", lambda self, *given: n_scored.append(len(given[0])) or score(self, *given))
     for against in (None, some_pairs(3, 30)):
         fit_open_head(taught(*both(), against=against), model, unlabelled)
     assert n_scored.count(len(unlabelled.vectors)) == 1

@@ -49,9 +49,7 @@ def test_scores_are_the_logits_of_the_classifier(kind: type[SeqRun]) -> None:
     np.testing.assert_allclose(method.predict(questions).scores, expected.numpy(), rtol=1e-5, atol=1e-6)
 
 
-def test_new_rows_are_initialised_like_linear_layers_and_old_rows_stay(
-    watch: Watch,
-) -> None:
+def test_new_rows_are_initialised_like_linear_layers_and_old_rows_stay(watch: Watch) -> None:
     method = SeqRun(toy_encoder())
     method.learn(toy_task(0, n_relations=5))
     first = method.weight.clone()

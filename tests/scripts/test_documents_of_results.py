@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_runs import fewrel_record, grouped, toy_record
+from toy_runs import fewrel_record, grouped
 
 from documents import rerun_command, results_page
 from erda.benchmark.experiments import Line
@@ -22,12 +22,6 @@ SEEDS = (100, 110, 120, 130, 140, 150)
 ERDA = [0.55, 0.53, 0.57, 0.51, 0.54, 0.56]
 EMR = [0.37, 0.38, 0.41, 0.40, 0.36]
 LEAD_OVER_EMR = "+15.60"  # points, over the five common streams
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Record:
-    """A record of three tasks, to be changed with `dataclasses.replace`."""
-    return toy_record(tmp_path_factory.mktemp("toy"))
 
 
 def parse(command: str) -> tuple[Run, ...]:

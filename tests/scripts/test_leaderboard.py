@@ -6,17 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_runs import grouped, toy_record
+from toy_runs import grouped
 
 from erda.benchmark.records import Record
 from erda.benchmark.report.report_files import experiment_section
 from leaderboard.leaderboard import to_page_html, to_page_markdown
 from leaderboard.rows import FACTS, LeaderboardRow, named_adapter, published_rows, ranked, record_rows
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Record:
-    return toy_record(tmp_path_factory.mktemp("toy"))
 
 
 def as_fewrel(template: Record, method: str, encoder: str = "minilm", **settings: object) -> Record:

@@ -22,16 +22,7 @@ from typing import Literal
 
 from erda.app.state import Judgement, TaughtRelation, present_id
 from erda.errors import BusyError, DataError, WriteError, counted
-from erda.files import (
-    cannot_write,
-    decode_json,
-    locked,
-    read_sealed,
-    remove_own,
-    remove_unfinished,
-    sealed,
-    write_json,
-)
+from erda.files import cannot_write, decode_json, locked, read_sealed, remove_own, remove_unfinished, sealed, write_json
 from erda.types import EncoderSpec, pair_key
 
 FOLDER, SHOWN, PENDING, VECTORS = "reviews", "shown.jsonl", "pending.json", "vectors-{}.npz"

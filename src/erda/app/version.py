@@ -165,9 +165,8 @@ class Version:
         an installed one of spaCy finds them, together with capital letters and the names in taught examples.
         `pronouns` are asked about as well (`erda.text.pronouns`), except beside offsets, which name every mention.
         """
-        return self.answer_texts(
-            [self.questions(text, entities, pronouns=pronouns)], top=top, min_confidence=min_confidence
-        )[0]
+        asked = [self.questions(text, entities, pronouns=pronouns)]
+        return self.answer_texts(asked, top=top, min_confidence=min_confidence)[0]
 
     def answer_texts(
         self, texts: Sequence[PairQuestions], *, top: int = TOP, min_confidence: float | None = None

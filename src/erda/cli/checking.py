@@ -52,9 +52,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_command(
-    commands: Commands[argparse.ArgumentParser],
-    name: str,
-    handler: Callable[[argparse.Namespace], None] | None = None,
+    commands: Commands[argparse.ArgumentParser], name: str, handler: Callable[[argparse.Namespace], None] | None = None
 ) -> argparse.ArgumentParser:
     """Add a command with the texts of `help.toml`, or a group, which has no `handler`."""
     text, plain = help_texts()[name], argparse.RawDescriptionHelpFormatter

@@ -13,7 +13,7 @@ from typing import Any
 
 from erda.data.dataset import CATALOGUE, Dataset, data_checksum, require_files
 from erda.data.drawn_streams import draw_stream
-from erda.data.fewrel_dataset import orders_of, published_stream, read_fresh, read_full, read_published
+from erda.data.fewrel_dataset import orders_of, published_stream, read_fresh, read_full, read_split
 from erda.data.formats.jsonl_examples import read_jsonl, read_relation_list
 from erda.data.formats.published_formats import read_tacred
 from erda.data.own_data import name_relations, read_own
@@ -102,7 +102,7 @@ def _load_atlas(folder: Path) -> Dataset:
 
 _LOADERS: dict[str, Callable[[Path], Dataset]] = {
     "atlas": _load_atlas,
-    "fewrel": lambda folder: read_published(folder / "fewrel"),
+    "fewrel": lambda folder: read_split(folder / "fewrel").dataset,
     "fewrel-full": lambda folder: read_full(folder / "fewrel"),
     "fewrel-fresh": lambda folder: read_fresh(folder / "fewrel"),
     "redoc41": _load_redoc41,

@@ -31,7 +31,7 @@ def get_dataset(
     if not entry.remote:
         require_files(name, (folder / file for file in missing), obtain=entry.obtain)
     targets = [(file, folder / file.target) for file in entry.remote]
-    wanted = [file for file, path in targets if (missing or path.is_file()) and not _is_whole(path, file.blob)]
+    wanted = [file for file, path in targets if (git_blob_id(path) != file.blob if path.is_file() else missing)]
     for position, file in enumerate(wanted):
         say(f"{file.url(mirror)} -> {folder / file.target}")
         try:
@@ -84,7 +84,3 @@ def _download(url: str, path: Path) -> None:
     except requests.RequestException as error:
         reason = "no connection" if isinstance(error, requests.ConnectionError) else first_line(error)
         raise _UnreachableError(f"{url}: {reason}.") from None
-
-
-def _is_whole(path: Path, blob: str) -> bool:
-    return path.is_file() and git_blob_id(path) == blob

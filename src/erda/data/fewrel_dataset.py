@@ -91,13 +91,8 @@ def published_stream(
     )
 
 
-def read_published(folder: Path, *, shots: int = 5) -> Dataset:
-    """Load a published split as a dataset, with validation examples from outside the split."""
-    return read_split(folder, shots).dataset
-
-
-def read_split(folder: Path, shots: int) -> PublishedSplit:
-    """Read the files of one published split."""
+def read_split(folder: Path, shots: int = 5) -> PublishedSplit:
+    """Read the files of one published split; its validation examples are from outside the split."""
     if shots not in SHOTS:
         raise StreamError(
             f"The published splits have 2, 5 or 10 shots, not {shots}; "

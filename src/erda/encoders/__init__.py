@@ -117,16 +117,13 @@ class EncoderEntry:
 
     settings: type[Settings]
     about: str
-    is_pretrained: bool = True  # False: random weights, useless until a method trains them
     build: str = ""  # factory in another package: "module:function", called with (settings, seed=..., device=...)
 
 
 ENCODERS: Registry[EncoderEntry] = Registry(
     "erda.encoders",
     {
-        "bilstm": EncoderEntry(
-            BiLstmSettings, "BiLSTM over frozen GloVe 6B 50-d, as in the paper", is_pretrained=False
-        ),
+        "bilstm": EncoderEntry(BiLstmSettings, "BiLSTM over frozen GloVe 6B 50-d, as in the paper"),
         "open": EncoderEntry(
             PackagedSettings, "MiniLM-L6 (22M) trained on labelled relations, in int8: for extractors"
         ),

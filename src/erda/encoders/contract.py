@@ -226,15 +226,3 @@ def save_background(folder: Path, centres: np.ndarray, fingerprint: str) -> Path
     arrays = {"centres": centres.astype(np.float16), "fingerprint": np.array(fingerprint)}
     write_arrays(folder / BACKGROUND, arrays, compress=False)
     return folder / BACKGROUND
-
-
-def centres_of(vectors: np.ndarray, n: int, *, seed: int = 0, n_rounds: int = 20) -> np.ndarray:
-    """K-means centres of `vectors`: [min(n, n_vectors), dim]."""
-    centres = vectors[np.random.default_rng(seed).permutation(len(vectors))[:n]]
-    for _ in range(n_rounds):
-        nearest = (vectors @ centres.T - np.square(centres).sum(axis=1) / 2).argmax(axis=1)
-        counts = np.bincount(nearest, minlength=len(centres))[:, None]
-        sums = np.zeros_like(centres)
-        np.add.at(sums, nearest, vectors)
-        centres = np.where(counts > 0, sums / np.maximum(counts, 1), centres)
-    return np.asarray(centres)

@@ -103,7 +103,7 @@ def crc32_of(files: dict[str, bytes]) -> dict[str, int]:
 
 
 class OnnxEncoder(Encoder):
-    """A frozen transformer. The first sentence loads graph and tokenizer.
+    """A frozen transformer. The first sentence loads graph and tokenizer; `packed` reads and verifies their files.
 
     Sentences run one at a time, so a vector does not depend on its batch. In mode `levitated`, the pairs of a sentence
     share a run. `cache` is for experiments that embed the same sentences many times.
@@ -112,28 +112,24 @@ class OnnxEncoder(Encoder):
     def __init__(
         self,
         about: AboutEncoder,
-        load: Callable[[], PackedEncoder],
+        packed: Callable[[], PackedEncoder],
         spec: EncoderSpec,
         *,
         cache: FrozenCache | None = None,
     ) -> None:
         self.about, self.spec, self.dim, self.engine = about, spec, about.dim, about.engine
         self.pooled_layers, self.trained_on = about.pooled_layers, about.trained_on
-        self.cache, self._load, self._lock = cache, load, Lock()
+        self.cache, self.packed, self._lock = cache, packed, Lock()
 
     def __deepcopy__(self, memo: dict[int, object]) -> OnnxEncoder:
         return self  # immutable
-
-    def packed(self) -> PackedEncoder:
-        """Read and verify the files of this encoder."""
-        return self._load()
 
     @cached_property
     def _loaded(self) -> tuple[MarkedTokenizer, Any]:
         with self._lock:
             if "_loaded" in self.__dict__:  # loaded by another thread
                 return self.__dict__["_loaded"]
-            packed = self._load()
+            packed = self.packed()
             text, size, limit = packed.tokenizer.decode(), self.about.vocab_size, self.about.max_pieces
             with ThreadPoolExecutor(1) as pool:  # both take about 0.1 s
                 session = pool.submit(open_session, packed.graph)

@@ -16,16 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from erda.errors import ModelError, did_you_mean
-from erda.files import (
-    first_line,
-    inside,
-    read_json,
-    read_sealed,
-    sha256_of,
-    user_path,
-    verify_sha256,
-    whole_file,
-)
+from erda.files import first_line, inside, read_json, read_sealed, sha256_of, user_path, verify_sha256, whole_file
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import log
 
@@ -141,20 +141,10 @@ class Fitted:
         """Variances of relations in this basis, [dim]; those of sentences are 1."""
         return np.asarray(1 / self.never_seen.relations.precisions[:, self.never_seen.relations.kinds[0]] - 1)
 
-    def scores(self, vectors: np.ndarray, relations: Expected | None = None) -> np.ndarray:
-        """Log-likelihood ratios of each relation against an unseen one, tempered: [n, n_relations].
-
-        `relations` replaces the learned ones.
-        """
-        (found,) = self.scores_of(vectors, relations)
-        return found
-
-    def scores_of(self, vectors: np.ndarray, *several: Expected | None) -> Iterator[np.ndarray]:
-        """Yield the `scores` for several sets of relations; vectors are compared with unseen ones once."""
+    def scores(self, vectors: np.ndarray) -> np.ndarray:
+        """Log-likelihood ratios of each relation against an unseen one, tempered: [n, n_relations]."""
         z = (vectors.astype(np.float64) - self.centre) @ self.basis
-        unseen = self.never_seen.log_likelihood(z)
-        for relations in several:
-            yield np.asarray(((relations or self.expected).log_likelihoods(z) - unseen) / self.scale)
+        return np.asarray((self.expected.log_likelihoods(z) - self.never_seen.log_likelihood(z)) / self.scale)
 
     def named(self, names: np.ndarray, count: float) -> Expected:
         """Relations known by name alone: centred name vectors [n, dim], which count for `count` sentences each."""

@@ -138,7 +138,7 @@ class Posterior(Method):
     def _fit(self) -> Fitted:
         counts, means = self._stacked("count"), self._stacked("mean")
         dim, seen = means.shape[1], counts > 0
-        background = self._background(dim)
+        background = Background(np.asarray(self.shared.get("background", np.zeros((0, dim))), dtype=np.float64))
         n_missing = background.n_missing(int(seen.sum()))
         n_known = max(int(seen.sum()) + n_missing, 1)
         centre, basis = (means[seen].sum(axis=0) + n_missing * background.centre) / n_known, np.eye(dim)
@@ -198,9 +198,6 @@ class Posterior(Method):
         found = self.encoder.background()
         centres = np.zeros((0, self.encoder.dim)) if found is None else found
         return {"background": centres.astype(np.float16)}
-
-    def _background(self, dim: int) -> Background:
-        return Background(np.asarray(self.shared.get("background", np.zeros((0, dim))), dtype=np.float64))
 
     def centred_names(self) -> np.ndarray:
         """Return name vectors minus the mean of all known and common names: [n_relations, dim]; zeros without names."""

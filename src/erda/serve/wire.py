@@ -171,11 +171,6 @@ class JobReply(OpenModel):
 # -- values to rows ----------------------------------------------------------------------------------------------------
 
 
-def sentence_row(example: Example) -> dict[str, Any]:
-    """A sentence with its marks, where its entities are, and its relation if it is known."""
-    return {**answers.example_row(example), **token_row(example), "relation": example.relation}
-
-
 def token_row(example: Example) -> dict[str, Any]:
     """The tokens of a sentence, and where its entities are."""
     head, tail = example.head.span, example.tail.span
@@ -192,9 +187,10 @@ def answer_row(answer: answers.Answer) -> dict[str, Any]:
 
 
 def value_row(value: Any) -> dict[str, Any]:
-    """The fields of a value that has an `example`, and its sentence (`SentenceRow.value`)."""
+    """A value that has an `example`: its sentence, where its entities are, its relation, and all other fields."""
+    example = value.example
     more = {one.name: getattr(value, one.name) for one in fields(value) if one.name != "example"}
-    return {**sentence_row(value.example), **more}
+    return {**answers.example_row(example), **token_row(example), "relation": example.relation, **more}
 
 
 def extraction_row(found: answers.Extraction, keep: answers.Pairs) -> dict[str, Any]:

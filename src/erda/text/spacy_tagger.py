@@ -41,28 +41,19 @@ def load_pipeline(pipeline: str | Path) -> Any:
     require("spacy")
     import spacy
 
-    if isinstance(pipeline, Path):
-        return _fetched(pipeline)
+    if isinstance(pipeline, str):
+        try:
+            return spacy.load(pipeline)
+        except OSError:
+            hint = "Give the folder of one, or run: erda data get entities, and name it: entities."
+            raise SettingsError(f"spaCy has no pipeline {pipeline!r}. {hint}") from None
     try:
-        return spacy.load(pipeline)
-    except OSError:
-        raise SettingsError(
-            f"spaCy has no pipeline {pipeline!r}. Give the folder of one, or run: erda data get entities, and name "
-            "it: entities."
-        ) from None
-
-
-def _fetched(folder: Path) -> Any:
-    import spacy
-
-    try:
-        pipeline = spacy.load(folder, exclude=UNUSED)
-        pipeline.enable_pipe("senter")
+        fetched = spacy.load(pipeline, exclude=UNUSED)
+        fetched.enable_pipe("senter")
     except Exception as error:  # spaCy raises arbitrary exceptions for a damaged folder
-        raise ModelError(
-            f"{folder}: spaCy cannot load it ({first_line(error)}). Run: erda data get entities, which verifies it."
-        ) from None
-    return pipeline
+        remedy = "Run: erda data get entities, which verifies it."
+        raise ModelError(f"{pipeline}: spaCy cannot load it ({first_line(error)}). {remedy}") from None
+    return fetched
 
 
 def batch_tagger(pipeline: Any, lock: Lock) -> BatchTagger:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
-INK = "#1c2024"
 MUTED = "#6a717a"
 FORMATS = ("png", "svg")
 MOST_TICKS = 10

@@ -80,21 +80,11 @@ class Finished:
 
 
 def run_experiment(
-    settings: RunSettings,
-    *,
-    out: Path,
-    n_processes: int = 1,
-    keep_methods: bool = False,
-    show_bars: bool = True,
+    settings: RunSettings, *, out: Path, n_processes: int = 1, keep_methods: bool = False, show_bars: bool = True
 ) -> Finished:
     """Run every method of the settings on every stream; read finished runs, report failed ones."""
-    return run_planned(
-        [PlannedRun(one, out) for one in settings.runs()],
-        cache=CacheSettings.of(settings),
-        n_processes=n_processes,
-        keep_methods=keep_methods,
-        show_bars=show_bars,
-    )
+    runs, cache = [PlannedRun(one, out) for one in settings.runs()], CacheSettings.of(settings)
+    return run_planned(runs, cache=cache, n_processes=n_processes, keep_methods=keep_methods, show_bars=show_bars)
 
 
 def run_planned(
