@@ -61,7 +61,7 @@ def test_a_stop_rejects_the_teachings_that_wait(
     slow = SlowWords()
     body = {"relation": "near", "examples": ["[[a]] y {{b}}", "[[c]] y {{d}}"]}
     with ThreadPoolExecutor(20) as pool, serving(Extractor.open(folder, encoder=slow)) as served:
-        served.get("/ready")
+        served.wait_until_ready()
         slow.waits = True
         answers = [pool.submit(requests.post, f"{served.url}/v1/teach", json=body) for _ in range(20)]
         assert slow.reached.wait(60)
