@@ -133,14 +133,24 @@ def main(arguments: Sequence[str]) -> int:
     if arguments and arguments[0] in ("-h", "--help"):
         print(__doc__)
         return 0
-    extracts, n_rows, status = arguments[:1] == ["--extract"], 0, 0
+    extracts = arguments[:1] == ["--extract"]
     try:
         predictor = Predictor()
-        given = Path(arguments[1]).open("rb") if extracts and arguments[1:] else sys.stdin.buffer  # noqa: SIM115
+        if not extracts or not arguments[1:]:
+            return print_answers(predictor, sys.stdin.buffer if extracts else arguments or sys.stdin.buffer, extracts)
+        with Path(arguments[1]).open("rb") as file:
+            return print_answers(predictor, file, extracts)
+    except BrokenPipeError:
+        raise
     except (ValueError, OSError, ErdaError) as fault:
         print(fault, file=sys.stderr)
         return 2
-    for line, one in enumerate(arguments if arguments and not extracts else given, 1):
+
+
+def print_answers(predictor: Predictor, lines: Iterable[str | bytes], extracts: bool) -> int:
+    """Print the answers about marked sentences, or the relations found in texts; return the exit status."""
+    n_rows = status = 0
+    for line, one in enumerate(lines, 1):
         rows, place = list[dict[str, Any]](), {"id": None, "line": line} if extracts else {}
         try:
             text = one if isinstance(one, str) else one.decode("utf-8-sig" if line == 1 else "utf-8").rstrip("\r\n")

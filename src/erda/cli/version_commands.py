@@ -45,7 +45,7 @@ def run_versions(options: argparse.Namespace) -> None:
 
 
 def _undo(options: argparse.Namespace) -> str:
-    """Return to the version before; the current one can be damaged, and another process can write one meanwhile."""
+    """Return to the previous version, chosen under the lock; the current version can be damaged."""
     from erda.app.version_log import SetupRequest, VersionLog
 
     store, current = stored(options), 0
