@@ -96,7 +96,7 @@ class Documents(Draws):
         return answers(self.encoder, taught, questions, places)
 
     def judged(self, taught: Sequence[Taught], gold: np.ndarray, seen: Sequence[np.ndarray]) -> list[Taught]:
-        """Add the judged questions to what was taught."""
+        """Add judged questions to the taught examples."""
         found = []
         for i, (one, rows) in enumerate(zip(taught, seen, strict=True)):
             right, wrong = ([self.questions[row] for row in rows if gold[row, i] == holds] for holds in (1, 0))
