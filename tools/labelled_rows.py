@@ -31,11 +31,13 @@ from opentext_data import questions_of
 FOLDS = Path(__file__).parent.parent / "benchmarks" / "folds.json"
 NO_RELATION = "no_relation"
 SEED = 0
-EXCHANGED, DENIED = 0.5, 0.4  # share of labelled pairs that are also written with these changes
+EXCHANGED, DENIED = 0.5, 0.6  # share of labelled pairs that are also written with these changes
+NEGATED, HEDGED = 0.4, 0.15  # shares of the denied: `not` or `never`, a doubting adverb; the others have a phrase
 MOST_DOUBTED = 25  # tokens of a sentence that a phrase in front of it can doubt
 # Relations whose exchanged pairs have a labelled relation; the folds' list of inverses is wider.
 INVERSES = "P40 P22 P25 P36 P1376 P150 P131 P527 P361 P155 P156 P1365 P1366 P355 P749 P1441 P674 P403 P974 P710 P1344"
 VERBS = {"was", "is", "were", "are", "has", "had"}
+HEDGES = "allegedly reportedly supposedly perhaps possibly almost nearly hardly".split()
 DOUBTS = [
     text.split()
     for text in (
@@ -49,6 +51,21 @@ DOUBTS = [
         "it is disputed whether",
         "he denied that",
         "it is a myth that",
+        "it is rumoured that",
+        "some people believe that",
+        "critics claimed that",
+        "a newspaper wrongly wrote that",
+        "many assume that",
+        "she asked whether",
+        "they hope that one day",
+        "it would be wrong to say that",
+        "it is not known if",
+        "he dreamt that",
+        "if",
+        "according to a legend ,",
+        "contrary to popular belief ,",
+        "nothing proves that",
+        "the court rejected the claim that",
     )
 ]
 
@@ -99,11 +116,13 @@ def labelled(data: Path) -> Iterator[dict[str, Any]]:
 
 
 def denied(row: dict[str, Any], draw: random.Random) -> dict[str, Any] | None:
-    """Deny or doubt a sentence: `not` or `never` after a verb between the entities, or a phrase in front."""
+    """Deny or doubt a sentence: `not`, `never` or an adverb after a verb between the entities, or a phrase in front."""
     tokens, spans = row["tokens"], sorted([row["head"]["span"], row["tail"]["span"]])
     verbs = [i for i in range(spans[0][1], spans[1][0]) if tokens[i].lower() in VERBS]
-    if verbs and (draw.random() < 0.6 or len(tokens) > MOST_DOUBTED):
-        return inserted(row, verbs[0] + 1, [draw.choice(["not", "not", "never"])])
+    chance = draw.random()
+    if verbs and (chance < NEGATED + HEDGED or len(tokens) > MOST_DOUBTED):
+        is_hedged = NEGATED <= chance < NEGATED + HEDGED
+        return inserted(row, verbs[0] + 1, [draw.choice(HEDGES if is_hedged else ["not", "not", "never"])])
     return inserted(row, 0, draw.choice(DOUBTS)) if len(tokens) <= MOST_DOUBTED else None
 
 
