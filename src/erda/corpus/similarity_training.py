@@ -31,7 +31,7 @@ from erda.errors import DataError, SettingsError
 from erda.fields import Settings
 from erda.files import locked, read_arrays, read_json, remove_own, remove_unfinished, write_arrays, write_json
 
-N_CHUNKS = {"cpu": 8, "cuda": 2}  # of sentences of similar length, per batch
+N_CHUNKS = {"cpu": 8, "cuda": 6}  # of sentences of similar length, per batch
 CHECKPOINTS = "checkpoints"
 RUN_FILE = "run.json"
 REPORT_FILE = "training.json"
