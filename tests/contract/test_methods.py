@@ -105,7 +105,7 @@ def test_a_frozen_encoder_is_accepted(name: str, by_setting: bool, tmp_path: Pat
     before = {key: value.clone() for key, value in encoder.state_dict().items()}
     method = build(name, encoder=encoder, **({"train_encoder": False} if by_setting else {}))
     for index in range(3):
-        method.learn(toy_task(index, shots=20))
+        method.learn(toy_task(index, shots=5))
     assert np.isfinite(scores(method)).all()
     assert all(torch.equal(value, before[key]) for key, value in encoder.state_dict().items())
     assert method.checkpoint().weights == {}
@@ -153,7 +153,7 @@ def test_memory_size_zero_works(name: str) -> None:
         pytest.skip(f"{name} has no setting memory_size")
     method = METHODS[name](toy_encoder(3), seed=3, memory_size=0)
     for index in range(2):
-        method.learn(toy_task(index, shots=60))
+        method.learn(toy_task(index, shots=30))
     questions, answers = toy_questions(4, each=20)
     assert np.isfinite(method.predict(questions).scores).all()
     best = method.predict(questions[40:]).best
