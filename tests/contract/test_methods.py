@@ -1,7 +1,9 @@
 """Every method keeps the public contract (`erda.testing`); built-in methods also keep promises about PyTorch."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from erda.methods import METHODS, find_method
 from erda.methods.base import Method, method_settings
 from erda.testing import CHECKS, Toy, check_method, work_is_bounded
 from erda.types import Example, Task
-from toy_world import toy_encoder, toy_example, toy_questions, toy_relation, toy_task, write_vectors
+from toy_world import CopiedToy, toy_encoder, toy_example, toy_questions, toy_relation, toy_task, write_vectors
 
 KEEPS_EVERYTHING = {"joint"}  # its work grows with all examples, by design
 every_method = pytest.mark.parametrize("name", sorted(METHODS.builtin))
@@ -26,11 +28,16 @@ def build(name: str, *, seed: int = 3, encoder: TrainableEncoder | None = None, 
     return METHODS[name](encoder or toy_encoder(seed), seed=seed, **settings)
 
 
-def learned(name: str, n_tasks: int = 2, *, seed: int = 3) -> Method:
+@cache
+def _learned(name: str, n_tasks: int, seed: int) -> Method:
     method = build(name, seed=seed)
     for index in range(n_tasks):
         method.learn(toy_task(index))
     return method
+
+
+def learned(name: str, n_tasks: int = 2, *, seed: int = 3) -> Method:
+    return deepcopy(_learned(name, n_tasks, seed))
 
 
 def scores(method: Method) -> np.ndarray:
@@ -43,9 +50,9 @@ def test_the_contract(name: str, check: Callable[[Toy], None]) -> None:
     assert find_method(name).name == name
     if name in KEEPS_EVERYTHING and check is work_is_bounded:
         with pytest.raises(AssertionError, match="sentences encoded"):
-            check(Toy(METHODS[name]))
+            check(CopiedToy(METHODS[name]))
     else:
-        check(Toy(METHODS[name]))
+        check(CopiedToy(METHODS[name]))
 
 
 class Broken(METHODS["seqrun"]):
