@@ -289,7 +289,7 @@ def several_threads_may_predict(toy: Toy) -> None:
     method, (questions, _) = toy.learned(), toy_questions(4, each=10)
     alone = method.predict(questions).scores
     with ThreadPoolExecutor(4) as pool:
-        for found in pool.map(lambda _: method.predict(questions).scores, range(24)):
+        for found in pool.map(lambda _: method.predict(questions).scores, range(8)):
             _same(found, alone, "four threads")
 
 
