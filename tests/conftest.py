@@ -1,5 +1,6 @@
 """Fixtures that every test may use."""
 
+import gc
 import os
 import shutil
 from collections.abc import Iterator
@@ -13,9 +14,10 @@ from hypothesis import HealthCheck, settings
 # `make test-all` sets the profile `explore`, which draws new cases each time.
 # No case has a deadline: a busy machine may stop for a second.
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("repeat", PATIENT, derandomize=True, max_examples=50)
+settings.register_profile("repeat", PATIENT, derandomize=True, max_examples=30)
 settings.register_profile("explore", PATIENT, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
+gc.set_threshold(100_000)  # with all libraries loaded, a full collection takes a third of a second
 
 
 @pytest.fixture(scope="session")

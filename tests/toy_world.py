@@ -1,12 +1,28 @@
 """The toy world of `erda.testing`, and tools for tests of our own methods."""
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from erda.methods.base import Method
+from erda.testing import SEED, Toy
 from erda.testing.toy_world import DIM, toy_encoder, toy_example, toy_questions, toy_relation, toy_task, word_vectors
 
-__all__ = ["DIM", "Watch", "toy_encoder", "toy_example", "toy_questions", "toy_relation", "toy_task", "word_vectors"]
+__all__ = ["DIM", "toy_encoder", "toy_example", "toy_questions", "toy_relation", "toy_task", "word_vectors"]
+
+
+class CopiedToy(Toy):
+    """Learns the same tasks once for all tests, and hands out copies."""
+
+    def learned(self, n_tasks: int = 2, *, seed: int = SEED) -> Any:
+        return deepcopy(_learned(self.method, n_tasks, seed))
+
+
+@cache
+def _learned(method: type[Method], n_tasks: int, seed: int) -> Method:
+    return Toy(method).learned(n_tasks, seed=seed)
 
 
 def write_vectors(path: Path) -> Path:

@@ -6,7 +6,7 @@ import hashlib
 import importlib.util
 import sys
 from collections.abc import Iterator, MutableMapping
-from functools import cached_property
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -28,7 +28,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
         self.builtin = tuple(builtin)  # names of this package
         self._own = builtin
 
-    @cached_property
+    @property
     def _plugins(self) -> dict[str, str]:
         return plugin_paths(self.group)
 
@@ -55,6 +55,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
         return len({*self._own, *self._plugins})
 
 
+@cache  # reading the metadata of all packages takes 15 ms
 def plugin_paths(group: str) -> dict[str, str]:
     """Entry points of installed packages in a group: name -> import path."""
     from importlib.metadata import entry_points

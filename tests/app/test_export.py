@@ -1,5 +1,6 @@
 """An exported extractor answers as the extractor does, where there is neither erda nor PyTorch."""
 
+import io
 import json
 import os
 import shlex
@@ -12,6 +13,7 @@ from sanity_sentences import TAUGHT
 from tiny_models import build_model
 from toy_extractor import open_toy
 
+from erda.app import standalone
 from erda.app.export import FILES
 from erda.app.extractor import Extractor
 from erda.app.standalone import Predictor
@@ -94,7 +96,9 @@ def test_it_answers_as_the_extractor_does_and_needs_three_packages(
     assert {one["tail"] for one in found} >= {"germany", "france"}, "names of taught examples"
 
 
-def test_it_extracts_as_the_extractor_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_extracts_as_the_extractor_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("ERDA_TAGGER", "capitals")
     extractor = Extractor.open(tmp_path / "store")  # its encoder reads a sentence once for all its pairs
     extractor.teach_many(TAUGHT)
@@ -117,9 +121,14 @@ def test_it_extracts_as_the_extractor_does(tmp_path: Path, monkeypatch: pytest.M
     rows, expected = ([json.loads(line) for line in one.stdout.splitlines()] for one in both)
     assert rows == expected
     assert (rows[0]["line"], "control character" in rows[-1]["error"], both[0].returncode) == (1, True, 2)
-    for given, said in (([], b"No relation was found"), (["nowhere.txt"], b"nowhere.txt")):
-        ran = subprocess.run([*predict, *given], input=b"nobody", capture_output=True, check=False)
-        assert (ran.returncode, said in ran.stderr) == (2 if given else 0, True)
+    assert standalone.main(["nobody"]) == 2
+    assert "encoder.json: cannot be read (No such file or directory); export" in capsys.readouterr().err
+    monkeypatch.setattr(Predictor.__init__, "__defaults__", (tmp_path / "tuned",))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"nobody")))
+    assert standalone.main(["--extract"]) == 0
+    assert "No relation was found." in capsys.readouterr().err
+    assert standalone.main(["--extract", "nowhere.txt"]) == 2
+    assert "nowhere.txt: cannot be read (No such file or directory); name a text file" in capsys.readouterr().err
 
 
 def test_it_runs_as_a_command(exported: Path, tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ def test_triples_are_counted_by_relation_and_overall(tmp_path: Path, monkeypatch
         extractor.evaluate(rows)
 
 
+@pytest.mark.usefixtures("no_tagger")
 def test_a_found_mention_stands_for_the_annotated_one_it_overlaps(tmp_path: Path) -> None:
     extractor: Extractor = taught(tmp_path)
     text = "Tesla Motors was founded by Martin ."

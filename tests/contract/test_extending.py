@@ -10,9 +10,9 @@ import pytest
 
 from erda import registry
 from erda.cli.main import main
-from erda.data.catalogue import DATASETS, open_stream
+from erda.data.catalogue import open_stream
 from erda.data.formats.jsonl_examples import example_to_json
-from erda.encoders import ENCODERS, build_encoder, encoder_settings
+from erda.encoders import build_encoder, encoder_settings
 from erda.errors import SettingsError
 from erda.methods import METHODS, OWN_METHODS, find_method
 from erda.settings.load import read_preset, run_settings
@@ -54,8 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv(OWN_METHODS, "")
     yield tmp_path / "own"
     METHODS._own.pop("nearest-mean", None)
-    for table in (METHODS, ENCODERS, DATASETS):
-        vars(table).pop("_plugins", None)
+    registry.plugin_paths.cache_clear()
 
 
 @pytest.fixture
@@ -75,8 +74,7 @@ def installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "toy_presets" / "toy-preset.toml").write_text(PRESET)
     (folder / "toy_presets" / "demo.toml").write_text('description = "Never read."')
     monkeypatch.syspath_prepend(str(folder))
-    for table in (METHODS, ENCODERS, DATASETS):
-        vars(table).pop("_plugins", None)
+    registry.plugin_paths.cache_clear()
     return folder
 
 

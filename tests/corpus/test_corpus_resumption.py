@@ -45,10 +45,16 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, target: str, after: int) -> None:
     monkeypatch.setattr(f"{owner}.{name}", stopping)
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    build_corpus([write_rows(folder / "rows.jsonl", random_rows(500))], folder / "c")
+    return content(CorpusStore.open(folder / "c"))
+
+
 @pytest.mark.parametrize("step", STEPS)
-def test_a_build_resumes_after_every_step(tmp_path, small_steps, step):
+def test_a_build_resumes_after_every_step(tmp_path, small_steps, step, whole):
     rows = write_rows(tmp_path / "rows.jsonl", random_rows(500))
-    build_corpus([rows], tmp_path / "whole")
     with pytest.MonkeyPatch.context() as patched:
         stop_at(patched, *STEPS[step])
         with pytest.raises(StopError):
@@ -57,7 +63,7 @@ def test_a_build_resumes_after_every_step(tmp_path, small_steps, step):
         with pytest.raises(DataError, match="not finished"):
             CorpusStore.open(tmp_path / "c")
     build_corpus([rows], tmp_path / "c")
-    assert content(CorpusStore.open(tmp_path / "c")) == content(CorpusStore.open(tmp_path / "whole"))
+    assert content(CorpusStore.open(tmp_path / "c")) == whole
     assert not (tmp_path / "c/build").exists()
 
 

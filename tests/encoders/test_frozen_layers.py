@@ -23,7 +23,7 @@ CASES = [
 ]
 
 
-def train(encoder: TransformerEncoder, n_steps: int = 6) -> list[float]:
+def train(encoder: TransformerEncoder, n_steps: int = 3) -> list[float]:
     """Train a few steps with dropout; return the losses."""
     losses = []
     weights = encoder.trained_parameters() or [torch.nn.Parameter(torch.zeros(1))]

@@ -1,5 +1,7 @@
 """Marks enclose the right pieces for any words; shortened sentences keep both entities."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,9 +15,10 @@ from erda.text.marks import example_from_marks, example_to_marks
 from erda.text.sentences import words_before, words_of
 from erda.types import Example
 
-MINILM = find_model("minilm")
-TOKENIZERS = {mode: load_tokenizer(MINILM, mode=mode) for mode in ("paper", "markers")}
-SHORT = load_tokenizer(MINILM, mode="markers", max_pieces=24)
+
+@cache
+def tokenizer_of(mode: str, **limit: int) -> MarkedTokenizer:
+    return load_tokenizer(find_model("minilm"), mode=mode, **limit)
 
 
 def spelled(tokenizer: MarkedTokenizer, ids: np.ndarray) -> list[str]:
@@ -35,10 +38,10 @@ def spelled(tokenizer: MarkedTokenizer, ids: np.ndarray) -> list[str]:
 def test_marks_of_both_modes(
     mode: str, text: str, spans: list[tuple[int, int]], expected: str, places: tuple[int, int]
 ) -> None:
-    (pieces,) = TOKENIZERS[mode].encode([sentence(text, *spans)])
-    assert " ".join(spelled(TOKENIZERS[mode], pieces.ids)) == expected
+    (pieces,) = tokenizer_of(mode).encode([sentence(text, *spans)])
+    assert " ".join(spelled(tokenizer_of(mode), pieces.ids)) == expected
     assert pieces.places == places
-    assert TOKENIZERS["markers"].mark_origins == TOKENIZERS["paper"].marks
+    assert tokenizer_of("markers").mark_origins == tokenizer_of("paper").marks
 
 
 ANY_WORD = st.one_of(
@@ -60,7 +63,7 @@ ODD_WORD = st.sampled_from(["Obama's", "Mr.", "J.", "U.S.", "20th", "4×400", "1
 @given(marked_examples(ODD_WORD | st.text(alphabet="aB1é\u0301.,'’s²-_€", min_size=1, max_size=6)))
 def test_a_sentence_has_the_same_pieces_and_places_as_tokens_and_as_marked_text(example: Example) -> None:
     marked = example_from_marks(example_to_marks(example))
-    one, two = TOKENIZERS["markers"].encode([example, marked])
+    one, two = tokenizer_of("markers").encode([example, marked])
     assert (one.ids.tolist(), one.places) == (two.ids.tolist(), two.places)
     assert words_before(example) == words_before(marked)
 
@@ -68,7 +71,7 @@ def test_a_sentence_has_the_same_pieces_and_places_as_tokens_and_as_marked_text(
 @given(marked_examples(ANY_WORD), st.sampled_from(["paper", "markers"]))
 @settings(max_examples=60)
 def test_marks_enclose_the_entities(example: Example, mode: str) -> None:
-    tokenizer = TOKENIZERS[mode]
+    tokenizer = tokenizer_of(mode)
     expected: list[int] = [tokenizer.cls_id]
     starts: dict[str, int] = {}
     for place, word in enumerate(example.tokens):
@@ -91,13 +94,14 @@ def test_marks_enclose_the_entities(example: Example, mode: str) -> None:
 @given(marked_examples(ANY_WORD, part_size=12))
 @settings(max_examples=60)
 def test_a_shortened_sentence_keeps_both_entities_and_their_marks(example: Example) -> None:
-    (whole,) = TOKENIZERS["markers"].encode([example])
-    (pieces,) = SHORT.encode([example])
+    (whole,) = tokenizer_of("markers").encode([example])
+    short = tokenizer_of("markers", max_pieces=24)
+    (pieces,) = short.encode([example])
     assert len(pieces) <= 24
     assert len(pieces) == min(len(whole), 24)
-    open_head, close_head, open_tail, close_tail = range(SHORT.vocab_size, SHORT.vocab_size + 4)
-    assert pieces.ids[0] == SHORT.cls_id
-    assert pieces.ids[-1] == SHORT.sep_id
+    open_head, close_head, open_tail, close_tail = range(short.vocab_size, short.vocab_size + 4)
+    assert pieces.ids[0] == short.cls_id
+    assert pieces.ids[-1] == short.sep_id
     for start, opening, closing, whole_start in (
         (pieces.places[0], open_head, close_head, whole.places[0]),
         (pieces.places[1], open_tail, close_tail, whole.places[1]),
@@ -126,7 +130,7 @@ def test_cut(parts: list[str], room: int, kept: list[str]) -> None:
 
 
 def test_blanked_entities_become_one_mask_token() -> None:
-    tokenizer = TOKENIZERS["markers"]
+    tokenizer = tokenizer_of("markers")
     example = sentence("Marie Curie was born in Warsaw", (0, 2), (5, 6))
     both, tail_only, reverse = tokenizer.encode(
         [example, example, sentence("Marie Curie was born in Warsaw", (5, 6), (0, 2))],
@@ -141,7 +145,7 @@ def test_blanked_entities_become_one_mask_token() -> None:
 
 
 def test_plain_texts() -> None:
-    tokenizer = TOKENIZERS["markers"]
+    tokenizer = tokenizer_of("markers")
     one, empty, long = tokenizer.encode_texts(["place of birth", "", "word " * 9_000])
     assert spelled(tokenizer, one.ids) == ["[CLS]", "place", "of", "birth", "[SEP]"]
     assert spelled(tokenizer, empty.ids) == ["[CLS]", "[SEP]"]
@@ -150,7 +154,7 @@ def test_plain_texts() -> None:
 
 
 def test_keys_depend_on_pieces_and_marks_only() -> None:
-    tokenizer = TOKENIZERS["paper"]
+    tokenizer = tokenizer_of("paper")
     there = sentence("Berlin is in Germany", (0, 1), (3, 4))
     back = sentence("Berlin is in Germany", (3, 4), (0, 1))
     again = sentence("berlin is in germany", (0, 1), (3, 4), relation="capital")

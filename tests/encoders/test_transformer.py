@@ -178,7 +178,7 @@ def test_threads_get_the_same_vectors(
     monkeypatch.setattr(tokens, "KEPT_SENTENCES", 3)
     rng = np.random.default_rng(0)
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
-    texts = [" ".join("".join(rng.choice(letters, 3)) for _ in range(4 + n % 9)) for n in range(80)]
+    texts = [" ".join("".join(rng.choice(letters, 3)) for _ in range(4 + n % 9)) for n in range(40)]
     examples = [sentence(text, (0, 1), (2, 3)) for text in texts]
     encoder = encoder_of(bert, mode="markers", trained_layers=n_trained, cache=FrozenCache(tmp_path, max_bytes=300_000))
     alone = encoder_of(bert, mode="markers", trained_layers=n_trained)

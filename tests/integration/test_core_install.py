@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,27 +17,27 @@ ROOT = Path(__file__).resolve().parents[2]
 TRAINING = ("torch", "transformers", "numba", "onnx", "pyarrow", "scipy", "sklearn", "pandas", "sentence_transformers")
 SENTENCES = ["[[SpaceX]] was founded by {{Elon Musk}}.", "{{Steve Jobs}} founded [[Apple]] in a garage."]
 QUESTION = "[[Tesla]] was started by {{Martin Eberhard}}."
-# Blocks the modules of all extras, runs one command and prints which modules it imported.
+# Blocks the modules of all extras, runs commands in turn and prints which modules they imported.
 BARE = f"""
 import json, sys
 for name in {TRAINING!r}:
     sys.modules[name] = None
 from erda.cli.main import main
-status = main(sys.argv[1:])
+statuses = [main(words) for words in json.loads(sys.argv[1])]
 loaded = sorted(name for name, module in sys.modules.items() if module is not None and "." not in name)
-print(json.dumps([status, loaded]), file=sys.stderr)
+print(json.dumps([statuses, loaded]), file=sys.stderr)
 """
 
 
-def run(folder: Path, *arguments: str) -> tuple[str, set[str]]:
-    """Run a command without the extras; its output and the top-level modules that it imported."""
+def run(folder: Path, *commands: Sequence[str]) -> set[str]:
+    """Run commands in a process without the extras; return the top-level modules that they imported."""
     ran = subprocess.run(
-        [sys.executable, "-c", BARE, *arguments], cwd=folder, capture_output=True, text=True, check=False
+        [sys.executable, "-c", BARE, json.dumps(commands)], cwd=folder, capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stderr
-    status, loaded = json.loads(ran.stderr.splitlines()[-1])
-    assert status in (0, None), ran.stderr
-    return ran.stdout, set(loaded)
+    statuses, loaded = json.loads(ran.stderr.splitlines()[-1])
+    assert not any(statuses), (statuses, ran.stderr)
+    return set(loaded)
 
 
 def test_every_extractor_command_runs_without_the_extras(tmp_path: Path) -> None:
@@ -45,6 +46,7 @@ def test_every_extractor_command_runs_without_the_extras(tmp_path: Path) -> None
     (tmp_path / "text.txt").write_text("SpaceX was founded by Elon Musk .\n")
     (tmp_path / "names.txt").write_text("SpaceX\nElon Musk\n")
     commands = [
+        ("data", "convert", "examples.jsonl", "--out", "examples.csv"),
         ("teach", "founded by", *SENTENCES),
         ("teach", "born in", "[[Marie Curie]] was born in {{Warsaw}}."),
         ("predict", QUESTION),
@@ -52,18 +54,14 @@ def test_every_extractor_command_runs_without_the_extras(tmp_path: Path) -> None
         ("extract", "text.txt", "--names", "names.txt"),
         ("evaluate", "examples.jsonl"),
         ("relations",),
-        ("versions",),
         ("forget", "born in"),
         ("versions", "--undo"),
         ("export", "exported"),
         ("demo", "extractor"),
-        ("data", "convert", "examples.jsonl", "--out", "examples.csv"),
     ]
-    for command in commands:
-        _, loaded = run(tmp_path, *command)
-        assert not loaded & {*TRAINING}, command
-        if command in (("relations",), ("versions",)):
-            assert not loaded & {"onnxruntime", "tokenizers", "numpy", "pydantic"}, command
+    assert not run(tmp_path, *commands) & {*TRAINING}
+    light = run(tmp_path, ("relations",), ("versions",))
+    assert not light & {*TRAINING, "onnxruntime", "tokenizers", "numpy", "pydantic"}
     assert (tmp_path / "answers.csv").is_file()
 
 
@@ -71,18 +69,18 @@ def test_the_benchmark_runs_posterior_over_the_packaged_encoder_without_the_extr
     encoder = ("--encoder", "open")
     small = ("--dataset", "atlas", "--seeds", "100")
     small += ("--set", "n_tasks=2", "--set", "first_shots=5", "--set", "test_per_relation=2")
-    run(tmp_path, "run", "--method", "posterior", *encoder, *small, "--out", "runs")
+    run(tmp_path, ("run", "--method", "posterior", *encoder, *small, "--out", "runs"))
     record = json.loads((tmp_path / "runs/posterior/100/record.json").read_text())
     assert len(record["accuracy"]["all-seen"]) == 2
 
 
 def test_a_missing_extra_is_named_in_one_line(tmp_path: Path) -> None:
-    script = BARE.replace("status = main(sys.argv[1:])", "sys.exit(main(sys.argv[1:]))")
-    command = [sys.executable, "-c", script, "teach", "founded by", SENTENCES[0], "--method", "emr"]
+    words = json.dumps([("teach", "founded by", SENTENCES[0], "--method", "emr")])
+    command = [sys.executable, "-c", BARE, words]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ran.returncode == 2
-    assert "pip install 'erda[train]'" in ran.stderr
-    assert len(ran.stderr.splitlines()) == 1
+    said, listed = ran.stderr.splitlines()
+    assert "pip install 'erda[train]'" in said
+    assert json.loads(listed)[0] == [2]
 
 
 def test_no_core_dependency_needs_pytorch() -> None:

@@ -1,8 +1,8 @@
 """Saved methods: kills leave the earlier save intact; damaged files are rejected by name."""
 
 import json
-import subprocess
-import sys
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -100,19 +100,17 @@ def test_settings_of_an_earlier_version_are_accepted_where_they_change_nothing()
 
 def test_a_real_kill_while_writing_leaves_the_earlier_save(saved: Path) -> None:
     before = scores(load(saved))
-    script = (
-        "import os, signal, sys\n"
-        "from pathlib import Path\n"
-        f"sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[1])]!r}\n"
-        "from test_saving import learned\n"
-        "Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
-        f"learned(2).save(Path({str(saved)!r}))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], check=False, timeout=120)
-    assert done.returncode == -9
+    method = learned(2)
+    if not (child := os.fork()):
+        Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            method.save(saved)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     np.testing.assert_array_equal(scores(load(saved)), before)
     assert len(list(saved.iterdir())) == 2
-    learned(2).save(saved)
+    method.save(saved)
     assert [path.name for path in saved.iterdir()] == [FILE], "the next save tidies up"
     assert load(saved).n_tasks == 2
 

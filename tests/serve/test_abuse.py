@@ -160,16 +160,16 @@ def test_large_and_many_are_rejected_with_the_known_statuses(extractor: Extracto
         assert served.post("/v1/extract", {"documents": [{"text": "x"}]}, 503)["error"] == "queue_full"
 
 
-def test_a_hundred_teachings_at_once_are_all_kept(served: Served) -> None:
+def test_fifty_teachings_at_once_are_all_kept(served: Served) -> None:
     def teach(number: int) -> Any:
         body = {"relation": f"relation {number}", "examples": [f"[[a{number}]] is {{{{b{number}}}}} ."]}
         return requests.post(f"{served.url}/v1/teach", json=body, timeout=60).json()
 
     with ThreadPoolExecutor(32) as pool:
-        versions = [one["version"] for one in pool.map(teach, range(100))]
+        versions = [one["version"] for one in pool.map(teach, range(50))]
         asked = served.post("/v1/predict", {"text": QUESTION, "top": 200})
-    assert sorted(versions) == list(range(3, 103))
-    assert (asked["version"], len(asked["ranked"])) == (102, 103)
+    assert sorted(versions) == list(range(3, 53))
+    assert (asked["version"], len(asked["ranked"])) == (52, 53)
 
 
 def test_answers_go_on_while_the_store_is_gone_and_follow_it_when_it_is_back(

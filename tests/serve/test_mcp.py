@@ -9,9 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from mcp import StdioServerParameters
-from mcp.client.client import Client
-from mcp.client.stdio import stdio_client
 
 from erda.app.extractor import Extractor
 
@@ -20,6 +17,10 @@ QUESTION = "[[SpaceX]] was set up by {{Elon Musk}}."
 
 
 def test_a_client_teaches_asks_and_undoes(tmp_path: Path) -> None:
+    from mcp import StdioServerParameters  # takes seconds
+    from mcp.client.client import Client
+    from mcp.client.stdio import stdio_client
+
     store = tmp_path / "store"
 
     async def talk() -> None:

@@ -33,11 +33,12 @@ def test_other_languages_are_foreign(text: str) -> None:
     assert is_foreign(text.split()) == (text in OTHER_LANGUAGES)
 
 
-def test_there_is_one_warning_and_none_with_another_encoder(tmp_path: Path) -> None:
+def test_there_is_one_warning_and_none_with_another_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder of BERT-like weights of another language takes the place of the packaged encoder."""
     pytest.importorskip("torch")
     from tiny_models import build_model
 
+    monkeypatch.setenv("ERDA_TAGGER", "capitals")
     extractor = Extractor.open(tmp_path / "english")
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("default")

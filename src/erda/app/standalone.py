@@ -133,18 +133,26 @@ def main(arguments: Sequence[str]) -> int:
     if arguments and arguments[0] in ("-h", "--help"):
         print(__doc__)
         return 0
-    extracts = arguments[:1] == ["--extract"]
+    extracts, file = arguments[:1] == ["--extract"], Path(*arguments[1:2])
     try:
         predictor = Predictor()
         if not extracts or not arguments[1:]:
             return print_answers(predictor, sys.stdin.buffer if extracts else arguments or sys.stdin.buffer, extracts)
-        with Path(arguments[1]).open("rb") as file:
-            return print_answers(predictor, file, extracts)
+        with file.open("rb") as lines:
+            return print_answers(predictor, lines, extracts)
     except BrokenPipeError:
         raise
-    except (ValueError, OSError, ErdaError) as fault:
-        print(fault, file=sys.stderr)
-        return 2
+    except OSError as fault:
+        if fault.filename is None:
+            said = f"cannot write the answers ({fault.strerror}); write them to another disk."
+        elif fault.filename == str(file):
+            said = f"{file}: cannot be read ({fault.strerror}); name a text file, or pipe one in: --extract < FILE"
+        else:
+            said = f"{fault.filename}: cannot be read ({fault.strerror}); export the extractor again."
+        print(f"predict.py: {said}", file=sys.stderr)
+    except (ValueError, ErdaError) as fault:
+        print(f"predict.py: {fault}", file=sys.stderr)
+    return 2
 
 
 def print_answers(predictor: Predictor, lines: Iterable[str | bytes], extracts: bool) -> int:

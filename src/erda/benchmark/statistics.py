@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import fmean, stdev
 
 import numpy as np
@@ -51,11 +52,16 @@ def relation_interval(right: Sequence[float], tests: Sequence[float]) -> tuple[f
     """
     if len(tests) < 2:
         return None
-    n = len(tests)
-    weights = np.random.default_rng(0).multinomial(n, np.full(n, 1.0 / n), size=N_RESAMPLES)
+    weights = _weights(len(tests))
     resampled = (weights @ np.asarray(right, dtype=np.float64)) / (weights @ np.asarray(tests, dtype=np.float64))
     low, high = np.quantile(resampled, ((1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0)).tolist()
     return low, high
+
+
+@lru_cache(maxsize=4)  # the tables of a report have few sizes; drawing takes 50 ms
+def _weights(n: int) -> np.ndarray:
+    """How often each resample [N_RESAMPLES] draws each of `n` relations."""
+    return np.random.default_rng(0).multinomial(n, np.full(n, 1.0 / n), size=N_RESAMPLES).astype(np.float64)
 
 
 def holm(ps: Sequence[float | None]) -> list[float | None]:

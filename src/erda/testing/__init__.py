@@ -29,7 +29,8 @@ from erda.testing.toy_world import ToyWords, toy_encoder, toy_example, toy_quest
 from erda.types import Example, Relation, ScoreKind, Task
 
 SEED = 3
-ENOUGH = 0.6  # accuracy after 60 examples of each of three relations; chance is 0.33
+SHOTS = 30  # examples of each relation that a method needs to learn it
+ENOUGH = 0.6  # accuracy after so many examples of each of three relations; chance is 0.33
 
 
 def check_method(method: type[Method], *, skip: Sequence[str] = ()) -> None:
@@ -132,11 +133,11 @@ def settings_are_plain_values_with_ranges(toy: Toy) -> None:
 def learns(toy: Toy) -> None:
     """It learns three relations, and later ones after earlier ones."""
     method = toy.build()
-    method.learn(toy_task(0, n_relations=3, shots=60))
-    assert _accuracy(method, 3) > ENOUGH, "three relations by 60 examples each"
+    method.learn(toy_task(0, n_relations=3, shots=SHOTS))
+    assert _accuracy(method, 3) > ENOUGH, f"three relations by {SHOTS} examples each"
     method = toy.build()
     for index in range(2):
-        method.learn(toy_task(index, shots=60))
+        method.learn(toy_task(index, shots=SHOTS))
     assert _accuracy(method, 4, last=2) > ENOUGH, "the second of two tasks"
 
 
@@ -160,9 +161,9 @@ def learns_more_about_known_relations(toy: Toy) -> None:
     method = toy.build()
     method.learn(toy_task(0, n_relations=3, shots=5))
     for number in range(3):
-        rows = tuple(toy_example(number, row) for row in range(5, 60))
+        rows = tuple(toy_example(number, row) for row in range(5, SHOTS))
         method.learn(Task(number + 1, (toy_relation(number),), rows))
-    method.learn(Task(4, tuple(map(toy_relation, range(3))), toy_task(0, n_relations=3, shots=60).examples))
+    method.learn(Task(4, tuple(map(toy_relation, range(3))), toy_task(0, n_relations=3, shots=SHOTS).examples))
     assert _accuracy(method, 3) > ENOUGH
     assert len(method.relations) == 3
 
@@ -288,7 +289,7 @@ def several_threads_may_predict(toy: Toy) -> None:
     method, (questions, _) = toy.learned(), toy_questions(4, each=10)
     alone = method.predict(questions).scores
     with ThreadPoolExecutor(4) as pool:
-        for found in pool.map(lambda _: method.predict(questions).scores, range(24)):
+        for found in pool.map(lambda _: method.predict(questions).scores, range(8)):
             _same(found, alone, "four threads")
 
 

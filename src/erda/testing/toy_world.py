@@ -68,6 +68,7 @@ def toy_relation(number: int) -> Relation:
     return Relation(f"r{number}", f"sign{number} of", f"the relation of sign{number}")
 
 
+@cache
 def toy_example(number: int, row: int, *, labelled: bool = True) -> Example:
     """Example `row` of relation `number`; head and tail swap places in every other example."""
     rng = np.random.default_rng([number, row])

@@ -13,7 +13,6 @@ from erda.benchmark.paper.paper_tables import TABLES, PaperRow, PaperTable, choo
 from erda.benchmark.report.report_files import VIEWS
 from erda.cli.main import main
 from erda.errors import SettingsError
-from erda.methods import METHODS
 from erda.settings.load import given_values, preset_names
 
 # -- the plan ----------------------------------------------------------------------------------------------------------
@@ -94,8 +93,8 @@ def test_rows_that_need_a_corpus_are_skipped_without_one_and_reported_once(tmp_p
 
 
 def test_rows_of_a_package_that_is_not_installed_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(METHODS, "_plugins", {})
-    monkeypatch.setattr("erda.settings.load.plugin_paths", lambda group: {})
+    for module in ("registry", "settings.load"):
+        monkeypatch.setattr(f"erda.{module}.plugin_paths", lambda group: {})
     mixed = small_table("own", SEQRUN, PaperRow("SCKD, partial", "sckd"))
     planned = plan_runs([*choose_tables(["peers-5"]), mixed], out=tmp_path, changes=CHANGES)
     assert [one.asked.method for one in planned.runs] == ["seqrun"]

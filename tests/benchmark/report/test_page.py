@@ -1,8 +1,9 @@
-"""The page is standalone and complete, its links work, and it escapes untrusted text."""
+"""The page is standalone and complete, its links work, it escapes untrusted text, and it fits desks and telephones."""
 
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -12,6 +13,22 @@ from toy_runs import toy_record
 from erda.benchmark.report.report_files import write_report
 
 ROOT = Path(__file__).parents[3]
+# Measures the page and sorts a table by two clicks.
+MEASURE = """() => {
+  const table = document.querySelector("#part-0-final table");
+  const column = [...table.tHead.rows[0].cells].findIndex((cell) => cell.textContent === "accuracy");
+  const values = () => [...table.tBodies[0].rows].map((row) => parseFloat(row.cells[column].dataset.value));
+  const sorted = () => { table.tHead.rows[0].cells[column].querySelector("button").click(); return values(); };
+  return {
+    values: [values(), sorted(), sorted()],
+    scroll: Math.max(document.documentElement.scrollWidth, document.body.scrollWidth),
+    figures: [...document.querySelectorAll(".panel img")].map((one) => [one.clientWidth, one.clientHeight]),
+    text: parseFloat(getComputedStyle(document.querySelector("dd")).fontSize),
+    wide: [...document.querySelectorAll("main *")].filter(
+      (one) => !one.closest(".scroll") && one.getBoundingClientRect().right > innerWidth + 0.5
+    ).map((one) => one.tagName + "." + one.className),
+  };
+}"""
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 
 
@@ -121,3 +138,20 @@ def test_the_headline_shows_the_accuracies_of_the_records(tmp_path: Path) -> Non
         for own in records.values():
             assert f"{100 / 3 * sum(record.accuracy[protocol][-1] for record in own):.1f}" in head
     assert "<img" not in head
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_fits_and_sorts(width: int, folder: Path, browser: Any) -> None:
+    with browser.new_context(viewport={"width": width, "height": 3000}) as context:
+        page = context.new_page()
+        page.goto((folder / "index.html").as_uri())
+        found = page.evaluate(MEASURE)
+    assert found["scroll"] <= width
+    assert found["wide"] == []  # nothing but the boxes that scroll by themselves reaches over the edge
+    assert found["text"] >= 14
+    assert len(found["figures"]) >= 6
+    assert all(width_ >= 280 and height > 80 for width_, height in found["figures"])
+    before, up, down = found["values"]
+    assert up == sorted(before) != before
+    assert down == sorted(before, reverse=True)
