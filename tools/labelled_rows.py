@@ -37,7 +37,7 @@ MOST_DOUBTED = 25  # tokens of a sentence that a phrase in front of it can doubt
 # Relations whose exchanged pairs have a labelled relation; the folds' list of inverses is wider.
 INVERSES = "P40 P22 P25 P36 P1376 P150 P131 P527 P361 P155 P156 P1365 P1366 P355 P749 P1441 P674 P403 P974 P710 P1344"
 VERBS = {"was", "is", "were", "are", "has", "had"}
-HEDGES = "allegedly reportedly supposedly perhaps possibly almost nearly hardly".split()
+HEDGES = ["allegedly", "reportedly", "supposedly", "perhaps", "possibly", "almost", "nearly", "hardly"]
 DOUBTS = [
     text.split()
     for text in (

@@ -12,7 +12,7 @@ import pytest
 from erda.encoders.contract import Unlabelled, UnlabelledFile, save_unlabelled
 from erda.errors import ModelError
 from erda.methods.expected import Background, Expected, Fitted, NeverSeen
-from erda.methods.open_head import OpenHead, Pairs, compete, type_numbers
+from erda.methods.open_head import FEATURES, OpenHead, Pairs, compete, type_numbers
 from erda.methods.openness import TaughtPairs, _whitening, correction, fit_open_head, fitted_score
 
 DIM, TYPES = 8, ("DATE", "GPE", "PERSON")
@@ -155,19 +155,25 @@ def test_types_are_compared_with_those_of_unlabelled_pairs(unlabelled: Unlabelle
     assert head.types[0, 1:, 0] == pytest.approx(odds, rel=1e-4)
 
 
-def test_the_score_is_in_deviations_of_unlabelled_pairs(unlabelled: Unlabelled, model: Fitted) -> None:
-    """By the slow computation: the mean of two scores, each minus its mean over the sample, by its deviation."""
-    head, new, own = fit_open_head(taught(*both()), model, unlabelled), some_pairs(3, 9, around=0), both()[0].vectors
-    mean = (own - unlabelled.mean).mean(axis=0)
+def test_scores_are_compared_with_unlabelled_pairs_and_taught_examples(unlabelled: Unlabelled, model: Fitted) -> None:
+    """By the slow computation, over the sample and, for the two-covariance score, over the examples."""
+    head, new, own = fit_open_head(taught(*both()), model, unlabelled), some_pairs(3, 9, around=0), both()
+    centre, white = unlabelled.mean, _whitening(unlabelled)
+    mean = (own[0].vectors - centre).mean(axis=0) @ white
 
     def cosines(vectors: np.ndarray) -> np.ndarray:
-        apart = vectors - unlabelled.mean
+        apart = (vectors - centre) @ white
         return apart @ mean / np.linalg.norm(apart, axis=1) / np.linalg.norm(mean)
 
-    usual, near = model.scores(unlabelled.vectors), cosines(unlabelled.vectors)
-    first = (model.scores(new.vectors)[:, 0] - usual.mean()) / usual.std(axis=0).mean()  # one unit for all relations
-    slow = (first + (cosines(new.vectors) - near.mean()) / near.std()) / 2
-    assert head.features(model.scores(new.vectors), new)[:, 0, 0] == pytest.approx(slow, rel=1e-3)
+    usual, level = cosines(unlabelled.vectors), model.scores(unlabelled.vectors).mean()
+    reached = np.mean([model.scores(one.vectors)[:, i].mean() for i, one in enumerate(own)])
+    scores = model.scores(new.vectors)
+    found = dict(zip(FEATURES, head.features(scores, new)[:, 0].T, strict=True))
+    assert found["score"] == pytest.approx((scores[:, 0] - level) / (reached - level), rel=1e-3)
+    assert found["cosine"] == pytest.approx((cosines(new.vectors) - usual.mean()) / usual.std(), rel=1e-3)
+    assert [found[f"few {name}"] for name in ("score", "own")] == [
+        pytest.approx(found[name] / 6) for name in ("score", "own")
+    ]
     none = [replace(one, examples=some_pairs(0, 0), name=np.eye(DIM)[0]) for one in taught(*both())]
     assert fit_open_head(none, model, unlabelled).own.tolist() == [0, 0]  # taught by name alone
     alike, apart = (fit_open_head(taught(some_pairs(5, 2, around=n), both()[1]), model, unlabelled) for n in (0, None))
@@ -180,6 +186,9 @@ def test_relations_of_a_marked_pair_share_one_probability(unlabelled: Unlabelled
     assert found.shape == (1, 2)
     assert found[0, 0] > found[0, 1] > 0
     assert found.sum() < 1
+    gap = model.scores(unlabelled.vectors).std(axis=1).mean()  # shares do not change with the unit of the scores
+    odds = (model.scores(like.vectors) @ [1, -1])[0] / gap * fitted_score()["marked"]["share"]
+    assert np.log(found[0, 0] / found[0, 1]) == pytest.approx(odds, rel=1e-3)
     assert head.marked_confidences(np.zeros((0, 2)), like[:0]).shape == (0, 2)
 
 

@@ -17,11 +17,15 @@ from erda.text.pronouns import is_pronoun
 from erda.text.sentences import words_before
 from erda.types import Example
 
-# The score: mean of the two-covariance score and of the cosine with the mean of the examples, each in deviations of
-# unlabelled pairs. `own`: the same of the examples themselves, by the cosine. Logarithms of the numbers of examples and
-# relations, and of the distance between the entities; log odds of entity types where below 0.
-FEATURES = ("score", "own", "examples", "relations", "constant", "near", "rare")
-ARRAYS = ("level", "spread", "centre", "means", "own", "types", "counts", "weights", "constant", "marked", "text")
+# The score: two-covariance score, 0 for unlabelled pairs and 1 for the taught examples. The cosine of whitened vectors
+# with the mean of the examples, in deviations of unlabelled pairs. `own`: that of the examples, each left out. `few`:
+# times 1 / (1 + number of examples). Logarithms of the number of relations and of the distance between the entities;
+# log odds of entity types where below 0.
+FEATURES = ("score", "cosine", "own", "few score", "few own", "relations", "constant", "near", "rare")
+ARRAYS = (
+    *("level", "spread", "centre", "whitening", "means", "own", "types", "counts", "weights", "constant"),
+    *("marked", "text"),
+)
 COMPETITION = 0.5  # of the lead of the best pair of a sentence
 OTHER_NAMES = {  # of types that taggers and datasets use
     "PER": "PERSON",
@@ -69,33 +73,37 @@ class OpenHead:
     """The fitted head of all relations, in the order of the method."""
 
     level: np.ndarray  # [2, n_relations], mean two-covariance score (of all relations) and cosine of unlabelled pairs
-    spread: np.ndarray  # [2, n_relations], their deviations
+    spread: np.ndarray  # [2, n_relations], distance of the mean score of taught examples, and deviation of cosines
     centre: np.ndarray  # [dim], mean vector of unlabelled pairs
-    means: np.ndarray  # [dim, n_relations], mean of the examples and the name, from the centre, of length 1
+    whitening: np.ndarray  # [dim, dim], of vectors from the centre
+    means: np.ndarray  # [dim, n_relations], mean of the examples and the name, whitened, of length 1
     own: np.ndarray  # [n_relations], mean cosine of each example with the others, in deviations
     types: np.ndarray  # [2, 1 + n_types, n_relations], log odds of head and tail types; row 0 (unknown) is zero
     counts: np.ndarray  # [n_relations], examples and patterns of each relation
-    weights: np.ndarray  # [2, dim, n_relations], corrections by judgements, of marked pairs and of text
+    weights: np.ndarray  # [2, dim, n_relations], corrections of whitened vectors by judgements: marked pairs, text
     constant: np.ndarray  # [2, n_relations]
     marked: np.ndarray  # [1 + n_features], slope of the scores that relations share a probability by, then weights
     text: np.ndarray  # [n_features], weights
     type_names: tuple[str, ...]
 
+    def whitened(self, pairs: Pairs) -> np.ndarray:
+        """Whitened vectors of pairs: [n, dim]."""
+        return np.asarray((pairs.vectors - self.centre) @ self.whitening)
+
     def features(self, scores: np.ndarray, pairs: Pairs) -> np.ndarray:
         """Features of pairs and relations from two-covariance scores: [n, n_relations, n_features]."""
-        apart = pairs.vectors - self.centre
-        lengths = np.maximum(np.linalg.norm(apart, axis=1, keepdims=True), 1e-12)
-        both = np.stack([scores, apart / lengths @ self.means])
-        score = ((both - self.level[:, None]) / self.spread[:, None]).mean(axis=0)
+        apart = self.whitened(pairs)
+        cosines = apart / np.maximum(np.linalg.norm(apart, axis=1, keepdims=True), 1e-12) @ self.means
+        score, cosine = (np.stack([scores, cosines]) - self.level[:, None]) / self.spread[:, None]
         rare = [np.minimum(self.types[side][pairs.types[:, side]], 0) for side in (0, 1)]
-        counts, n_relations = np.log1p(self.counts), np.log(scores.shape[1])
-        parts = (score, self.own, counts, n_relations, 1.0, pairs.gaps[:, None], sum(rare))
+        few, n_relations = 1 / (1 + self.counts), np.log(len(self.counts))
+        parts = (score, cosine, self.own, few * score, few * self.own, n_relations, 1.0, pairs.gaps[:, None], sum(rare))
         return np.stack([np.broadcast_to(part, score.shape) for part in parts], axis=-1)
 
     def log_odds(self, scores: np.ndarray, pairs: Pairs, *, in_text: bool) -> np.ndarray:
         """Log odds that a relation holds, [n, n_relations]; those of a text, before its pairs `compete`."""
         weights = self.text if in_text else self.marked[1:]
-        shift = pairs.vectors @ self.weights[int(in_text)] + self.constant[int(in_text)]
+        shift = self.whitened(pairs) @ self.weights[int(in_text)] + self.constant[int(in_text)]
         return np.asarray(self.features(scores, pairs) @ weights + shift)
 
     def confidences(

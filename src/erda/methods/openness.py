@@ -1,9 +1,9 @@
 """Fit the open-text head, which separates a relation from unlabelled pairs of entities (docs/open-text.md).
 
-Scores are compared with those of a sample of unlabelled pairs, types of the examples with theirs. The weights of these
-features come from `open_score.json`. Counterexamples correct the log odds by a logistic regression over
-whitened vectors; taught examples have no bias there, because they were selected by their label. Everything is a sum
-over examples, so their order does not matter, and a forgotten relation leaves no trace.
+Scores are compared with those of a sample of unlabelled pairs and of the taught examples, types of the examples with
+those of the sample. The weights of these features come from `open_score.json`. Counterexamples correct the log odds by
+a logistic regression over whitened vectors; taught examples have no bias there, because they were selected by their
+label. Everything is a sum over examples, so their order does not matter, and a forgotten relation leaves no trace.
 """
 
 from __future__ import annotations
@@ -56,37 +56,58 @@ def fit_open_head(
     taught: Sequence[TaughtPairs], model: Fitted, unlabelled: Unlabelled, *, unrelated: Pairs | None = None
 ) -> OpenHead:
     """Fit the head of all relations. In pairs `unrelated`, none of them holds."""
-    sample = unit_rows(unlabelled.vectors[:N_SPREAD] - unlabelled.mean)
-    means = unit_rows(np.stack([_offsets(one, unlabelled).sum(axis=0) + one.name for one in taught]))
-    likelihoods, cosines = _sample_scores(model, unlabelled), sample @ means.T
+    whitening = _whitening(unlabelled)
+    sample = unit_rows((unlabelled.vectors[:N_SPREAD] - unlabelled.mean) @ whitening)
+    own = [((one.examples.vectors - unlabelled.mean) @ whitening, one.name @ whitening) for one in taught]
+    means = unit_rows(np.stack([examples.sum(axis=0) + name for examples, name in own]))
+    cosines, likelihoods = sample @ means.T, _sample_scores(model, unlabelled)
+    level = np.stack([np.full(len(taught), likelihoods.mean()), cosines.mean(axis=0)])
+    reach = max(_taught_score(taught, model, default=likelihoods.max()) - level[0, 0], likelihoods.std())
     head = OpenHead(
-        np.stack([np.full(len(taught), likelihoods.mean()), cosines.mean(axis=0)]),
-        np.maximum([np.full(len(taught), likelihoods.std(axis=0).mean()), cosines.std(axis=0)], 1e-9),
+        level,
+        np.maximum([np.full(len(taught), reach), cosines.std(axis=0)], 1e-9),
         unlabelled.mean,
+        whitening,
         means.T,
-        np.array([_own_level(one, unlabelled, sample) for one in taught]),
+        np.array([_own_level(examples[:MOST_JUDGED], name, sample) for examples, name in own]),
         np.stack([_type_part(taught, unlabelled, side) for side in (0, 1)]),
         np.array([len(one.examples) + one.n_patterns for one in taught], dtype=np.float64),
         np.zeros((2, len(unlabelled.mean), len(taught))),
         np.zeros((2, len(taught))),
-        np.array([fitted_score()["marked"]["share"], *weights_of("marked")]),
+        np.array([fitted_score()["marked"]["share"] / usual_gap(model, unlabelled), *weights_of("marked")]),
         weights_of("text"),
         unlabelled.type_names,
     )
     against = [Pairs.joined([one.counterexamples, *([unrelated] if unrelated else [])]) for one in taught]
-    whitening, bias = _whitening(unlabelled), fitted_score()["judged"]["bias"] ** 0.5
+    bias = fitted_score()["judged"]["bias"] ** 0.5
     for i, (one, wrong) in enumerate(zip(taught, against, strict=True)):
         if len(wrong):
             pairs = Pairs.joined([one.examples[:MOST_JUDGED], wrong[:MOST_JUDGED]])
             holds, scores = np.arange(len(pairs)) < min(len(one.examples), MOST_JUDGED), model.scores(pairs.vectors)
             has_bias = ~holds | np.isin(np.arange(len(pairs)), one.judged)
-            rows = np.hstack([(pairs.vectors - unlabelled.mean) @ whitening, bias * has_bias[:, None]])
+            rows = np.hstack([head.whitened(pairs), bias * has_bias[:, None]])
             for in_text in (False, True):
                 offsets = head.log_odds(scores, pairs, in_text=in_text)[:, i]
                 row = correction(rows, np.where(holds, np.maximum(offsets, 0), offsets), holds.astype(float))
-                weights = head.weights[int(in_text), :, i] = whitening @ row[:-1]
-                head.constant[int(in_text), i] = bias * row[-1] - unlabelled.mean @ weights
+                head.weights[int(in_text), :, i], head.constant[int(in_text), i] = row[:-1], bias * row[-1]
     return OpenHead.from_arrays(head.arrays())  # rounded as in a file
+
+
+@lru_cache(maxsize=1)  # by identity: judgements change counterexamples, not the model
+def _sample_scores(model: Fitted, unlabelled: Unlabelled) -> np.ndarray:
+    """Two-covariance scores of the sample: [n, n_relations]."""
+    return model.scores(unlabelled.vectors[:N_SPREAD])
+
+
+def usual_gap(model: Fitted, unlabelled: Unlabelled) -> float:
+    """Mean deviation of a pair's two-covariance scores between relations, over the sample: the unit of shares."""
+    return max(float(_sample_scores(model, unlabelled).std(axis=1).mean()), 1e-9)
+
+
+def _taught_score(taught: Sequence[TaughtPairs], model: Fitted, *, default: float) -> float:
+    """Mean two-covariance score of taught examples with their own relation, over relations that have examples."""
+    own = [(i, one.examples.vectors[:MOST_JUDGED]) for i, one in enumerate(taught) if len(one.examples)]
+    return float(np.mean([model.scores(vectors)[:, i].mean() for i, vectors in own])) if own else default
 
 
 def _whitening(unlabelled: Unlabelled) -> np.ndarray:
@@ -102,12 +123,6 @@ def _type_shares(unlabelled: Unlabelled, side: int) -> np.ndarray:
     shares = np.bincount(unlabelled.types[:, side], minlength=1 + len(unlabelled.type_names)) + 1.0
     shares[0] = 0
     return np.asarray(shares / shares.sum())
-
-
-@lru_cache(maxsize=1)  # by identity: judgements change counterexamples, not the model
-def _sample_scores(model: Fitted, unlabelled: Unlabelled) -> np.ndarray:
-    """Two-covariance scores of the sample: [n, n_relations]."""
-    return model.scores(unlabelled.vectors[:N_SPREAD])
 
 
 def _type_part(taught: Sequence[TaughtPairs], unlabelled: Unlabelled, side: int) -> np.ndarray:
@@ -128,17 +143,11 @@ def _type_part(taught: Sequence[TaughtPairs], unlabelled: Unlabelled, side: int)
     return found
 
 
-def _offsets(one: TaughtPairs, unlabelled: Unlabelled) -> np.ndarray:
-    """Vectors of the examples from the mean of unlabelled pairs: [n, dim]."""
-    return np.asarray(one.examples.vectors - unlabelled.mean)
-
-
-def _own_level(one: TaughtPairs, unlabelled: Unlabelled, sample: np.ndarray) -> float:
+def _own_level(own: np.ndarray, name: np.ndarray, sample: np.ndarray) -> float:
     """Mean cosine of each example with the others and the name, in deviations of the sample; 0 without examples."""
-    own = _offsets(one, unlabelled)[:MOST_JUDGED]
     if not len(own):
         return 0.0
-    others = own.sum(axis=0) + one.name - own
+    others = own.sum(axis=0) + name - own
     usual = sample @ unit_rows(others.mean(axis=0, keepdims=True))[0]
     cosines = (unit_rows(own) * unit_rows(others)).sum(axis=1)
     return float((cosines.mean() - usual.mean()) / max(usual.std(), 1e-9))
