@@ -104,7 +104,7 @@ def test_it_extracts_as_the_extractor_does(
     extractor.teach_many(TAUGHT)
     rejected = extractor.extract(NEWS).found[0]
     extractor.judge(rejected.example, str(rejected.relation), holds=False)
-    several = Thresholds(1e-4, {"founded by": 0.6}, 0.9, 1, in_text=True)
+    several = Thresholds(1e-7, {"founded by": 0.6}, 0.9, 1, in_text=True)
     for name in ("default", "tuned"):
         if name == "tuned":
             extractor._log.change(lambda state: state.changed("tuned", thresholds=several))
