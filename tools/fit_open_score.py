@@ -74,7 +74,6 @@ class Fold:
     teaching: dict[str, list[Example]]
     asking: dict[str, list[Example]]
     unrelated: list[Example]
-    is_text: bool
 
     @classmethod
     def read(cls, folder: Path, fold: str, without: frozenset[str]) -> Fold:
@@ -93,7 +92,6 @@ class Fold:
             {name: found[0][name] for name in usable},
             {name: found[1][name] for name in usable},
             encoder.load("unrelated") if is_text else [],
-            is_text,
         )
 
     def cells(self, n_draws: int) -> Iterator[tuple[str, Cell]]:
@@ -115,11 +113,10 @@ class Fold:
             for shots in SHOTS:
                 method, head = self._taught({name: one[:shots] for name, one in teaching.items()}, unlabelled)
                 scores = method.fitted.scores(known.vectors)
-                if self.is_text:
-                    features = head.features(scores, known)[np.arange(len(gold)), gold]
-                    others = head.features(method.fitted.scores(some.vectors), some).reshape(-1, len(FEATURES))
-                    others = others[np.random.default_rng(seed).permutation(len(others))[:N_UNLABELLED]]
-                    yield "text", Cell.of(features, others, UNLABELLED_MASS, *_NONE)
+                features = head.features(scores, known)[np.arange(len(gold)), gold]
+                others = head.features(method.fitted.scores(some.vectors), some).reshape(-1, len(FEATURES))
+                others = others[np.random.default_rng(seed).permutation(len(others))[:N_UNLABELLED]]
+                yield "text", Cell.of(features, others, UNLABELLED_MASS, *_NONE)
                 features, others = (
                     head.features(found, one)[np.arange(len(one)), found.argmax(axis=1)]
                     for one, found in ((known, scores), (other, method.fitted.scores(other.vectors)))
@@ -171,13 +168,15 @@ def fitted(cells: Sequence[Cell], columns: Sequence[int], rate: float = 0.0) -> 
 
 
 def best_threshold(cells: Sequence[Cell], weights: Sequence[float], rate: float) -> float:
-    """Threshold with the best F1 in text, where a relation holds at this rate."""
-    inputs, holds, weight = (np.concatenate([getattr(one, name) for one in cells]) for name in Cell.__slots__[:3])
-    chance = 1 / (1 + np.exp(-(inputs @ weights)))
-    steps = np.arange(0.05, 0.7, 0.01)
-    right = np.array([(weight * holds)[chance >= step].sum() for step in steps]) * rate
-    answered = np.array([(weight * (1 - holds))[chance >= step].sum() for step in steps]) / UNLABELLED_MASS
-    return round(float(steps[int(np.argmax(right / (np.maximum(answered, right) + rate * len(cells))))]), 2)
+    """Threshold with the best mean F1 of a draw in text, where a relation holds at this rate."""
+    steps, total = np.arange(0.05, 0.7, 0.01), 0
+    for one in cells:
+        chance = 1 / (1 + np.exp(-(one.features @ weights)))
+        right, wrong = (
+            np.array([(one.weight * (one.holds == kind))[chance >= step].sum() for step in steps]) for kind in (1, 0)
+        )
+        total += right * rate / (np.maximum(wrong / UNLABELLED_MASS, right * rate) + rate)
+    return round(float(steps[int(np.argmax(total))]), 2)
 
 
 def best_share(cells: Sequence[Cell]) -> float:
