@@ -36,15 +36,15 @@ SpaceX | founded by | Elon Musk
 []
 """,
     "corpus": """\
-0.9  Patagonia was set up by Yvon Chouinard in 1973 .
-0.8  Sara Blakely started Spanx with her savings .
+1.0  Patagonia was set up by Yvon Chouinard in 1973 .
+0.9  Sara Blakely started Spanx with her savings .
 5 examples of founded by
 """,
 }
 
 
 def without_confidences(text: str) -> list[str]:
-    return [line.partition("  ")[2] if line[:1] == "0" else line for line in text.splitlines()]
+    return [line.partition("  ")[2] if line[:2] in ("0.", "1.") else line for line in text.splitlines()]
 
 
 @pytest.fixture(autouse=True)
