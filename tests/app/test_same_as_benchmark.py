@@ -16,10 +16,8 @@ def test_a_stream_taught_through_the_extractor_is_the_benchmarks(tmp_path: Path)
     stream = open_stream("atlas", shots=5, seed=100, n_tasks=3, test_per_relation=5)
     encoder, name, settings = Words(), "posterior", {"seed": 100}
     method = METHODS[name].from_settings(encoder, settings)
-    for task in stream:
-        Extractor.open(tmp_path, method=name, method_settings=settings, encoder=encoder).teach_many(
-            task
-        )  # opened each time
+    for task in stream:  # opened each time
+        Extractor.open(tmp_path, method=name, method_settings=settings, encoder=encoder).teach_many(task)
         method.learn(task)
     extractor = Extractor.open(tmp_path, encoder=encoder)
     right, questions = [], []

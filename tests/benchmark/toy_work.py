@@ -6,10 +6,6 @@ import signal
 from erda.errors import DataError
 
 
-def double(number: int) -> int:
-    return 2 * number
-
-
 def double_but_trip_on_three(number: int) -> int:
     if number == 3:
         raise DataError("three is bad")

@@ -72,12 +72,7 @@ def test_a_command_that_leaves_at_once_writes_everything_and_runs_exit_handlers(
 
 @pytest.mark.parametrize(
     ("what", "expected"),
-    [
-        ("methods", "seqrun"),
-        ("methods", "contrastive_weight = 0.1"),
-        ("encoders", "encoder.hidden_size = 100"),
-        ("presets", "fewrel-5-shot"),
-    ],
+    [("methods", "contrastive_weight = 0.1"), ("encoders", "encoder.hidden_size = 100"), ("presets", "fewrel-5-shot")],
 )
 def test_lists(what: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", what]) == 0

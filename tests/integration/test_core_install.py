@@ -75,8 +75,7 @@ def test_the_benchmark_runs_posterior_over_the_packaged_encoder_without_the_extr
 
 
 def test_a_missing_extra_is_named_in_one_line(tmp_path: Path) -> None:
-    words = json.dumps([("teach", "founded by", SENTENCES[0], "--method", "emr")])
-    command = [sys.executable, "-c", BARE, words]
+    command = [sys.executable, "-c", BARE, json.dumps([["teach", "founded by", SENTENCES[0], "--method", "emr"]])]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     said, listed = ran.stderr.splitlines()
     assert "pip install 'erda[train]'" in said

@@ -1,4 +1,4 @@
-"""Answer a file of sentences or texts, batch by batch, and write the answers: memory stays constant.
+"""Answer a file of sentences or texts, batch by batch, and write the answers, in constant memory.
 
 JSONL has all fields; CSV and Parquet have fixed columns, then those of the input; graphs are those of `erda.graph`. A
 pair with several relations is one line of JSONL and one row of a table per relation. The fields of an input row are an

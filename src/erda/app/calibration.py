@@ -82,7 +82,7 @@ class Scored:
     ruled_out: np.ndarray | bool = False
 
     def settled(self, questions: Sequence[Example], judged: Judged) -> Scored:
-        """The same, given what people said about these pairs, whatever the scores are.
+        """Replace the confidences of pairs that people have judged or taught.
 
         A pair that was taught has the relations it was taught with, of confidence 1, and no other. A relation that was
         rejected for a pair is never an answer about it.

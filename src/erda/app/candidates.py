@@ -1,4 +1,4 @@
-"""Entity pairs of a user's own texts that may hold a relation, most useful first.
+"""Entity pairs of a user's own texts between which a relation may hold, most useful first.
 
 The texts need no index: entities are found, and each pair is embedded once. Vectors are kept on disk (`VectorFile`). If
 there are many texts or pairs, those that share words with taught examples come first, and the rest is tagged and

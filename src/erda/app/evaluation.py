@@ -1,7 +1,7 @@
 """Evaluate a version on labelled examples or annotated texts, and fit thresholds of confidences on them (`tuned`).
 
 A cell is a question, a known relation, its confidence, and whether it holds. The threshold of some cells is the one
-whose answers have the precision and the highest possible recall. One overall threshold is fitted on all cells,
+whose answers reach the wanted precision with the highest recall. One overall threshold is fitted on all cells,
 and one for each relation with at least `LEAST_ROWS` labelled questions. The expected precision and recall come from
 cross-validation: thresholds fitted on four fifths of the questions are applied to the rest.
 """

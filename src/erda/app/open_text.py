@@ -24,7 +24,7 @@ _vectors: WeakKeyDictionary[Encoder, dict[object, np.ndarray]] = WeakKeyDictiona
 
 
 def open_head(method: Method, state: State, tag: TokenTagger | None = None) -> OpenHead | None:
-    """Fit the head of a version; None where there is none. `tag` adds types to untyped entities of taught examples."""
+    """Fit the head of a version; None if it can have none. `tag` adds types to untyped entities of taught examples."""
     if not isinstance(method, Posterior) or method.trains or method.score != "two-covariance":
         return None
     unlabelled = method.encoder.unlabelled()

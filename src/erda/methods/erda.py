@@ -71,7 +71,7 @@ class Erda(Trained):
         self._keep("prototype", self._relation_embeddings()[: len(self.relations)])  # later ones are never predicted
 
     def _augment(self, task: Task) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
-        """A of Algorithm 1: extra examples of the task's rare relations, and sentences that rehearse earlier relations.
+        """A in Algorithm 1: extra examples of the task's rare relations, and sentences that rehearse earlier relations.
 
         A sentence already learned never becomes an extra example. Rehearsed sentences are near the exemplars of earlier
         relations; none of them is kept for later tasks.

@@ -7,8 +7,6 @@ import pytest
 from matplotlib.axes import Axes
 from toy_runs import grouped, toy_record, with_noise
 
-from erda.benchmark.experiments import Experiment, group_records
-from erda.benchmark.records import read_records
 from erda.benchmark.report import figures as module
 from erda.benchmark.report.figures import Figure, Panel, accuracy_figure, paint, save_figure, sweep_figure
 from erda.errors import RecordError
@@ -16,12 +14,6 @@ from erda.errors import RecordError
 
 def panels_of(figure: Figure) -> list[Axes]:
     return paint(figure.panels).axes
-
-
-def read_experiment(directory: Path) -> Experiment:
-    found = read_records(directory)
-    (experiment,) = group_records(found.found)
-    return experiment
 
 
 # -- curve -------------------------------------------------------------------------------------------------------------
