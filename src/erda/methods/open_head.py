@@ -22,10 +22,6 @@ from erda.types import Example
 # times 1 / (1 + number of examples). Logarithms of the number of relations and of the distance between the entities;
 # log odds of entity types where below 0.
 FEATURES = ("score", "cosine", "own", "few score", "few own", "relations", "constant", "near", "rare")
-ARRAYS = (
-    *("level", "spread", "centre", "whitening", "means", "own", "types", "counts", "weights", "constant"),
-    *("marked", "text"),
-)
 COMPETITION = 0.5  # of the lead of the best pair of a sentence
 OTHER_NAMES = {  # of types that taggers and datasets use
     "PER": "PERSON",
@@ -80,19 +76,15 @@ class OpenHead:
     own: np.ndarray  # [n_relations], mean cosine of each example with the others, in deviations
     types: np.ndarray  # [2, 1 + n_types, n_relations], log odds of head and tail types; row 0 (unknown) is zero
     counts: np.ndarray  # [n_relations], examples and patterns of each relation
-    weights: np.ndarray  # [2, dim, n_relations], corrections of whitened vectors by judgements: marked pairs, text
+    weights: np.ndarray  # [2, dim, n_relations], corrections by judgements, of marked pairs and of text
     constant: np.ndarray  # [2, n_relations]
     marked: np.ndarray  # [1 + n_features], slope of the scores that relations share a probability by, then weights
     text: np.ndarray  # [n_features], weights
-    type_names: tuple[str, ...]
-
-    def whitened(self, pairs: Pairs) -> np.ndarray:
-        """Whitened vectors of pairs: [n, dim]."""
-        return np.asarray((pairs.vectors - self.centre) @ self.whitening)
+    type_names: tuple[str, ...]  # the last field: all others are arrays
 
     def features(self, scores: np.ndarray, pairs: Pairs) -> np.ndarray:
         """Features of pairs and relations from two-covariance scores: [n, n_relations, n_features]."""
-        apart = self.whitened(pairs)
+        apart = (pairs.vectors - self.centre) @ self.whitening
         cosines = apart / np.maximum(np.linalg.norm(apart, axis=1, keepdims=True), 1e-12) @ self.means
         score, cosine = (np.stack([scores, cosines]) - self.level[:, None]) / self.spread[:, None]
         rare = [np.minimum(self.types[side][pairs.types[:, side]], 0) for side in (0, 1)]
@@ -103,7 +95,7 @@ class OpenHead:
     def log_odds(self, scores: np.ndarray, pairs: Pairs, *, in_text: bool) -> np.ndarray:
         """Log odds that a relation holds, [n, n_relations]; those of a text, before its pairs `compete`."""
         weights = self.text if in_text else self.marked[1:]
-        shift = self.whitened(pairs) @ self.weights[int(in_text)] + self.constant[int(in_text)]
+        shift = pairs.vectors @ self.weights[int(in_text)] + self.constant[int(in_text)]
         return np.asarray(self.features(scores, pairs) @ weights + shift)
 
     def confidences(
@@ -138,7 +130,8 @@ class OpenHead:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return all arrays in 32 bits, for a file; `from_arrays` restores the head."""
-        named = {f"open_{name}": np.ascontiguousarray(getattr(self, name), dtype=np.float32) for name in ARRAYS}
+        own = {name: getattr(self, name) for name in self.__slots__[:-1]}
+        named = {f"open_{name}": np.ascontiguousarray(array, dtype=np.float32) for name, array in own.items()}
         return {**named, "open_type_names": np.frombuffer("\n".join(self.type_names).encode(), dtype=np.uint8)}
 
     @staticmethod
@@ -150,7 +143,7 @@ class OpenHead:
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> OpenHead:
         """Restore a head from its `arrays`. Log odds are computed in 64 bits."""
         names = arrays["open_type_names"].tobytes().decode().split("\n")
-        wide = {name: arrays[f"open_{name}"].astype(np.float64) for name in ARRAYS}
+        wide = {name: arrays[f"open_{name}"].astype(np.float64) for name in cls.__slots__[:-1]}
         return cls(**wide, type_names=tuple(names))
 
 

@@ -85,11 +85,12 @@ def fit_open_head(
             pairs = Pairs.joined([one.examples[:MOST_JUDGED], wrong[:MOST_JUDGED]])
             holds, scores = np.arange(len(pairs)) < min(len(one.examples), MOST_JUDGED), model.scores(pairs.vectors)
             has_bias = ~holds | np.isin(np.arange(len(pairs)), one.judged)
-            rows = np.hstack([head.whitened(pairs), bias * has_bias[:, None]])
+            rows = np.hstack([(pairs.vectors - unlabelled.mean) @ whitening, bias * has_bias[:, None]])
             for in_text in (False, True):
                 offsets = head.log_odds(scores, pairs, in_text=in_text)[:, i]
                 row = correction(rows, np.where(holds, np.maximum(offsets, 0), offsets), holds.astype(float))
-                head.weights[int(in_text), :, i], head.constant[int(in_text), i] = row[:-1], bias * row[-1]
+                weights = head.weights[int(in_text), :, i] = whitening @ row[:-1]
+                head.constant[int(in_text), i] = bias * row[-1] - unlabelled.mean @ weights
     return OpenHead.from_arrays(head.arrays())  # rounded as in a file
 
 
