@@ -48,9 +48,10 @@ deviation 0; streams drawn by seed (redoc41, fewrel-fresh, fewrel-full) differ i
 and order.
 
 docs/benchmark.md explains the protocols. The commands write their records under `{AGAIN}`,
-and `erda report` shows them. A corpus is named by its folder (docs/corpus.md). The adapter
-`minilm-pairs` is the one that `minilm` shipped with until November 2026; the history of
-`src/erda/encoders/packaged/minilm/adapter` holds it (weights of sha256 `78681fe8...`).
+and `erda report` shows them. A corpus is named by its folder (docs/corpus.md). The
+adapters `minilm-pairs` and `mpnet-rank-42` are those that `minilm` and `mpnet` shipped with until
+November 2026; the histories of `src/erda/encoders/packaged/minilm/adapter` (weights of sha256
+`78681fe8...`) and `packages/erda-mpnet/src/erda_mpnet` (`821cd90f...`) hold them.
 """
 
 

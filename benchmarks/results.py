@@ -108,8 +108,9 @@ def documents(found: dict[str, Records]) -> dict[str, str]:
 def _in_file(section: Section, name: str) -> Section:
     """Section with the name of its file in its title; a table of the plan says if its adapter is an earlier one."""
     if section.name in PLANNED:
-        is_earlier = section.experiment.records[0].settings["encoder"].get("adapter") == EARLIER
-        return replace(section, title=f"{section.title} ({EARLIER}, the earlier one)") if is_earlier else section
+        adapter = section.experiment.records[0].settings["encoder"].get("adapter")
+        is_earlier = adapter in EARLIER.values()
+        return replace(section, title=f"{section.title} ({adapter}, an earlier one)") if is_earlier else section
     return replace(section, name=f"{name}-{section.name}", title=f"{section.title} (results/{name})")
 
 

@@ -30,9 +30,9 @@ reads names) and more columns: parameters, pretraining data and what a method ke
   their numbers from counts per relation alone.
 - **Partial** methods are our implementations without some part of the publication. They do
   not measure the published method.
-- **Earlier adapter**: MiniLM's adapter until November 2026 (`minilm-pairs` in
-  [beyond.md](beyond.md)), trained on the same pairs. Rows without the word use today's, distilled
-  from MPNet.
+- **Earlier adapter**: the adapters of MiniLM and MPNet until November 2026 (`minilm-pairs` and
+  `mpnet-rank-42` in [beyond.md](beyond.md)), trained on the same pairs. Today's MPNet has a larger
+  adapter and was trained longer; today's MiniLM is distilled from MPNet.
 - MiniLM and MPNet were pretrained on a billion sentence pairs, some of them from Wikipedia, from
   which FewRel is drawn. BERT-base was not.
 

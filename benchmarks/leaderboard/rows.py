@@ -24,7 +24,7 @@ LATER = tuple(
     for table in TABLES["later"]
     for name, accuracy in table["accuracy"].items()
 )
-EARLIER: str = FACTS["adapter"]["earlier"]
+EARLIER: dict[str, str] = FACTS["adapter"]["earlier"]  # by fingerprint
 DRAWN_ANEW = ("fewrel-fresh",)  # datasets nobody chose settings on
 
 
@@ -70,10 +70,11 @@ class LeaderboardRow:
 
 
 def named_adapter(record: Record) -> Record:
-    """Record that names MiniLM's earlier adapter where it was made with that one, which was `shipped` at the time."""
-    if record.encoder_spec.get("fingerprint") not in FACTS["adapter"]["earlier_fingerprints"]:
+    """Record that names an earlier adapter where it was made with that one, which was `shipped` at the time."""
+    name = EARLIER.get(record.encoder_spec.get("fingerprint", ""))
+    if name is None:
         return record
-    own = {**record.settings.get("encoder", {}), "adapter": EARLIER}
+    own = {**record.settings.get("encoder", {}), "adapter": name}
     return replace(record, settings={**record.settings, "encoder": own})
 
 
@@ -93,7 +94,7 @@ def _row(line: Line) -> LeaderboardRow:
     method = FACTS["methods"].get(first.method, {})
     encoder = FACTS["encoders"].get(Path(first.encoder).name, {})
     adapter = _encoder_setting(first, "adapter")
-    is_earlier = first.settings.get("encoder", {}).get("adapter") == EARLIER
+    is_earlier = first.settings.get("encoder", {}).get("adapter") in EARLIER.values()
     words = " + earlier adapter" if is_earlier else " + adapter" if adapter else ""
     distilled = FACTS["adapter"]["distilled"] if adapter and first.encoder == "minilm" and not is_earlier else ""
     interval = line.relation_interval(ALL_SEEN)

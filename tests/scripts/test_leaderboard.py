@@ -54,7 +54,7 @@ def test_a_row_says_what_a_method_needs(template: Record) -> None:
     assert rows_of(as_fewrel(template, "posterior", name_weight=0.0))["Posterior"].names == "no"
     record = as_fewrel(template, "posterior")
     assert named_adapter(record) == record
-    spec = {**record.encoder_spec, "fingerprint": FACTS["adapter"]["earlier_fingerprints"][0]}
+    spec = {**record.encoder_spec, "fingerprint": next(iter(FACTS["adapter"]["earlier"]))}
     before = rows_of(named_adapter(replace(record, encoder_spec=spec)))["Posterior"]
     assert before.encoder == "MiniLM-L6 + earlier adapter"
     seen = rows_of(replace(as_fewrel(template, "posterior"), seen=["P17"]))["Posterior"]
