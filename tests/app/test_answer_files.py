@@ -228,8 +228,12 @@ def test_a_table_has_a_row_for_each_relation_of_a_pair(extractor: Extractor, tmp
     assert kept == {("a", "1", row["text"], start, "1") for start in ("0", "20")}
 
 
-def test_a_sentence_that_is_too_long_spoils_its_own_line_only(extractor: Extractor, tmp_path: Path) -> None:
-    (tmp_path / "long.txt").write_text(f"Ada met Bob.\nAda {'so ' * 7000} met Bob.\nAda left Bob.\n")
-    asking = ask_text(extractor.version, tmp_path / "long.txt", {"Ada": None, "Bob": None}, pairs="all")
+@pytest.mark.parametrize("names", [{"Ada": None, "Bob": None}, None])
+def test_a_sentence_that_is_too_long_spoils_its_own_line_only(
+    extractor: Extractor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: dict[str, str | None] | None
+) -> None:
+    monkeypatch.setattr("erda.app.entities.find_spec", lambda name: None)
+    (tmp_path / "long.txt").write_text(f"So Ada met Bob.\nSo Ada {'so ' * 7000} met Bob.\nSo Ada left Bob.\n")
+    asking = ask_text(extractor.version, tmp_path / "long.txt", names, pairs="all")
     rows = [row for batch in asking.batches() for row in batch.rows]
     assert [(row["line"], "error" in row) for row in rows] == [(1, False)] * 2 + [(2, True)] + [(3, False)] * 2

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib.util import find_spec
-from itertools import chain, islice
+from itertools import chain, compress, islice
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, TypeVar
 
 from erda.answers import Pairs, by_relation
 from erda.app.inputs import example_of
@@ -38,13 +39,16 @@ from erda.text.names import NameTagger
 from erda.text.reading import Faults, opened
 from erda.types import Example
 
-BATCH = 1024  # questions or lines that are answered together
+BATCH = 1024  # lines that are answered together
+CHARACTERS = 15_000  # of texts that are tagged and answered together: about a thousand pairs
 COLUMNS = ("id", "line", "text", "head", "tail", "relation", "confidence", "error")
 PLACES = ("head_start", "head_end", "tail_start", "tail_end")
 MENTIONS = ("head_resolved", "tail_resolved", "head_type", "tail_type")  # the name a pronoun stands for; its type
 TEXT_COLUMNS = (*COLUMNS[:5], *PLACES, *MENTIONS, *COLUMNS[5:])  # of answers about plain text
 INPUT = "input"
 _GROUP = 1 << 16  # rows per row group of a Parquet file
+T = TypeVar("T")
+Asked = tuple[TextLine, PairQuestions | str]  # a line with its questions, or what is wrong with it
 Writer = Callable[[Path, Iterable[PlainRow], Sequence[str]], None]  # the last are the columns of a table
 
 
@@ -256,16 +260,30 @@ def ask_text(
         except DataError as fault:
             return str(fault)
 
-    def answers() -> Iterator[AnswerBatch]:
-        asked, size = list[tuple[TextLine, PairQuestions | str]](), 0
+    def ask_together(lines: Sequence[TextLine]) -> list[Asked]:
+        is_free = [
+            not (tagger or one.error or one.row.marks() is not None or not one.row.text.strip()) for one in lines
+        ]
+        texts = [one.row.text for one in compress(lines, is_free)]
+        try:
+            found = iter(version.questions_of(texts, pronouns=pronouns) if texts else ())
+        except DataError:  # of one of the texts: each is asked by itself
+            return [(one, ask(one)) for one in lines]
+        return [(one, next(found) if free else ask(one)) for one, free in zip(lines, is_free, strict=True)]
+
+    def batches() -> Iterator[list[TextLine]]:
+        some, size = list[TextLine](), 0
         for line in read_texts(path, columns=columns):
-            questions = ask(line)
-            asked.append((line, questions))
-            size += 1 + (0 if isinstance(questions, str) else len(questions.examples))
-            if size >= BATCH:
-                yield _answer_lines(version, asked, pairs, min_confidence)
-                asked, size = [], 0
-        if asked:
+            some.append(line)
+            size += len(line.row.text)
+            if size >= CHARACTERS:
+                yield some
+                some, size = [], 0
+        if some:
+            yield some
+
+    def answers() -> Iterator[AnswerBatch]:
+        for asked in _ahead(map(ask_together, batches())):
             yield _answer_lines(version, asked, pairs, min_confidence)
 
     return FileQuestions(path, (path,), answers, TEXT_COLUMNS)
@@ -309,9 +327,16 @@ def _read(row: SourceRow | Unread) -> tuple[int, Example | Unread]:
     return row.line, Unread(row.line, f"{row.where}{fault}", row.id())
 
 
-def _answer_lines(
-    version: Version, asked: Sequence[tuple[TextLine, PairQuestions | str]], pairs: Pairs, least: float | None
-) -> AnswerBatch:
+def _ahead(items: Iterator[T]) -> Iterator[T]:
+    """Yield items; meanwhile a thread makes the next one."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = pool.submit(next, items, None)
+            yield item
+
+
+def _answer_lines(version: Version, asked: Sequence[Asked], pairs: Pairs, least: float | None) -> AnswerBatch:
     """Answer the questions of some lines; a line without questions has an error instead."""
     texts = [questions for _, questions in asked if isinstance(questions, PairQuestions)]
     extractions = iter(version.answer_texts(texts, top=1, min_confidence=least))
