@@ -14,15 +14,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib.util import find_spec
-from itertools import chain, compress, islice
+from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, TypeVar
 
 from erda.answers import Pairs, by_relation
+from erda.app.entities import Entities
 from erda.app.inputs import example_of
 from erda.app.questions import PairQuestions, PlainRow, rows_of_line
 from erda.app.texts import TextLine, Unread, in_place, read_texts
@@ -253,23 +255,21 @@ def ask_text(
     """
     tagger = NameTagger(names) if names else None
 
+    def given(line: TextLine) -> tuple[str, Entities]:
+        return line.row.text, tagger if (marks := line.row.marks()) is None else marks
+
     def ask(line: TextLine) -> PairQuestions | str:
-        marks = line.row.marks()
         try:
-            return line.error or version.questions(line.row.text, tagger if marks is None else marks, pronouns=pronouns)
+            return line.error or version.questions(*given(line), pronouns=pronouns)
         except DataError as fault:
             return str(fault)
 
     def ask_together(lines: Sequence[TextLine]) -> list[Asked]:
-        is_free = [
-            not (tagger or one.error or one.row.marks() is not None or not one.row.text.strip()) for one in lines
-        ]
-        texts = [one.row.text for one in compress(lines, is_free)]
-        try:
-            found = iter(version.questions_of(texts, pronouns=pronouns) if texts else ())
-        except DataError:  # of one of the texts: each is asked by itself
-            return [(one, ask(one)) for one in lines]
-        return [(one, next(found) if free else ask(one)) for one, free in zip(lines, is_free, strict=True)]
+        with suppress(DataError):  # of one line: each is asked by itself
+            if all(one.row.text.strip() and not one.error for one in lines):
+                asked = version.questions_of([*map(given, lines)], pronouns=pronouns)
+                return list(zip(lines, asked, strict=True))
+        return [(one, ask(one)) for one in lines]
 
     def batches() -> Iterator[list[TextLine]]:
         some, size = list[TextLine](), 0

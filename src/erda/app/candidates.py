@@ -143,7 +143,8 @@ class CandidatePool:
             self._untagged = [self._untagged[place] for place in _order(words, _taught(version, relation))]
         rows, self._untagged = self._untagged[:TAGGED_AT_ONCE], self._untagged[TAGGED_AT_ONCE:]
         for start in range(0, len(rows), BATCH):
-            for questions in self._questions(version, rows[start : start + BATCH]):
+            given = [(row.text, row.marks()) for row in rows[start : start + BATCH]]
+            for questions in version.questions_of(given, pronouns=self._pronouns):
                 for sentence in _by_sentence(questions):
                     if sentence.examples[0].tokens not in self._seen:
                         self._seen.add(sentence.examples[0].tokens)
@@ -153,14 +154,6 @@ class CandidatePool:
                 self.hint = hint.strip()  # how to get a better tagger
             if progress and len(rows) > BATCH:
                 progress(min(start + BATCH, len(rows)), len(rows))
-
-    def _questions(self, version: Version, rows: Sequence[TextRow]) -> Iterator[PairQuestions]:
-        found = iter(version.questions_of([row.text for row in rows if row.entities is None], pronouns=self._pronouns))
-        for row in rows:
-            if row.entities is None:
-                yield next(found)
-            else:
-                yield version.questions(row.text, row.marks(), pronouns=self._pronouns)
 
     def _embed_more(self, version: Version, relation: str | None, progress: Progress | None) -> None:
         words = [{token.lower() for token in one.examples[0].tokens} for one in self._waiting]

@@ -20,7 +20,7 @@ from erda.app.calibration import CALIBRATIONS, MARKED, Calibration, Scored
 from erda.app.entities import Entities, find_tagger, tagged_sentences
 from erda.app.inputs import ExampleInput, example_of, examples_of, known_relation
 from erda.app.open_text import open_head
-from erda.app.questions import PairQuestions, Tagged
+from erda.app.questions import PairQuestions
 from erda.app.state import State, TaughtRelation, judged_pairs
 from erda.encoders.contract import Encoder, unit_rows
 from erda.errors import DataError
@@ -198,18 +198,17 @@ class Version:
     def questions(self, text: str, entities: Entities = None, *, pronouns: bool = True) -> PairQuestions:
         """List the entity pairs of a text that `extract` asks about."""
         tagged = tagged_sentences(text, entities, taught=self.taught_names)
-        return self._pairs_of(text, tagged, pronouns=pronouns)
-
-    def questions_of(self, texts: Sequence[str], *, pronouns: bool = True) -> list[PairQuestions]:
-        """List the entity pairs of several texts, whose entities a tagger finds (`questions`)."""
-        for text in texts:
-            check_text(text, most=None)
-        tagged = find_tagger().many(texts, self.taught_names)
-        return [self._pairs_of(*both, pronouns=pronouns) for both in zip(texts, tagged, strict=True)]
-
-    def _pairs_of(self, text: str, tagged: Tagged, *, pronouns: bool) -> PairQuestions:
         note = self.warn_of_language(one.tokens for one in tagged.sentences)
         return PairQuestions.of(text, tagged, pronouns=pronouns, note=note)
+
+    def questions_of(self, given: Sequence[tuple[str, Entities]], *, pronouns: bool = True) -> list[PairQuestions]:
+        """List the entity pairs of several texts; a tagger reads those without entities together."""
+        texts = [text for text, entities in given if entities is None]
+        for text in texts:
+            check_text(text, most=None)
+        found = iter(find_tagger().many(texts, self.taught_names) if texts else ())
+        pairs = ((text, next(found) if entities is None else entities) for text, entities in given)
+        return [self.questions(*both, pronouns=pronouns) for both in pairs]
 
     def warn_of_language(self, sentences: Iterable[Sequence[str]]) -> str:
         """Warn if most of the sentences are not English, but the encoder is; return the warning."""
