@@ -87,7 +87,8 @@ def _asked(example: Example, holds: set[str]) -> data.Question:
 def cell(encoder: Encoder, pool: Pool, n_relations: int, shots: int, seed: int) -> tuple[Row, np.ndarray]:
     """Teach a draw and ask known relations, the other relations of the fold, and pairs without a relation.
 
-    Return the shares in percent, and confidence and correctness of every answer: [2, n].
+    Return the shares in percent, and of every question: confidence and correctness of the best relation, whether it was
+    answered and is known, and a weight by which half of the questions are known, as the score expects: [5, n].
     """
     names = sorted(shuffled(pool.relations, seed, f"{n_relations}")[:n_relations])
     taught = [Taught(pool.relations[name], shuffled(pool.teaching[name], seed, name)[:shots]) for name in names]
@@ -115,7 +116,8 @@ def cell(encoder: Encoder, pool: Pool, n_relations: int, shots: int, seed: int) 
         "forced choice": share(forced[known]),
         "AUROC": 100 * auc(sure[known], sure[~known]) if not known.all() else None,
     }
-    return row, np.stack([found.confidences.max(axis=1)[answered], right[answered]])
+    weights = np.where(known, 1 / max(known.sum(), 1), 1 / max((~known).sum(), 1))
+    return row, np.stack([found.confidences.max(axis=1), forced, answered, known, weights])
 
 
 def cells(
@@ -127,9 +129,14 @@ def cells(
         if n_relations > len(pool.relations):
             continue
         found = [cell(encoder, pool, n_relations, shots, seed) for seed in range(n)]
-        given = np.concatenate([answered for _, answered in found], axis=1)
+        confidences, right, answered, known, weights = np.concatenate([asked for _, asked in found], axis=1)
+        given, asked = answered > 0, known > 0
         drawn = {"questions": dataset, "relations": n_relations, "shots": shots, "draws": n}
-        kept = {"calibration error": calibration_error(*given), "_bins": reliability(*given)}
+        kept = {
+            "calibration error": calibration_error(confidences[given], right[given], weights[given]),
+            "error of known": calibration_error(confidences[asked], right[asked]),
+            "_bins": reliability(confidences[given], right[given]),
+        }
         yield drawn | means([row for row, _ in found]) | kept
 
 

@@ -84,11 +84,12 @@ def ranked(scores: np.ndarray, gold: np.ndarray) -> tuple[float, float]:
     return 100 * float((precision * right).sum() / found[-1]), 100 * float(precision[half])
 
 
-def calibration_error(confidences: np.ndarray, right: np.ndarray) -> float:
+def calibration_error(confidences: np.ndarray, right: np.ndarray, weights: np.ndarray | None = None) -> float:
     """Mean of |confidence - share of right answers| over bins of equal width, in percent."""
+    weights = np.ones(len(right)) if weights is None else weights
     bins = np.minimum((confidences * N_BINS).astype(int), N_BINS - 1)
-    gap = np.bincount(bins, confidences, N_BINS) - np.bincount(bins, right, N_BINS)
-    return 100 * float(np.abs(gap).sum() / max(len(right), 1))
+    gap = np.bincount(bins, weights * (confidences - right), N_BINS)
+    return 100 * float(np.abs(gap).sum() / max(weights.sum(), 1e-9))
 
 
 def reliability(confidences: np.ndarray, right: np.ndarray, *, n_bins: int = 10) -> list[list[float]]:
