@@ -48,7 +48,7 @@ def test_fingerprints_differ_between_models_and_stay(folder, adapter):
     ]
     assert len({model.fingerprint for model in models}) == 4
     packaged = load_similarity()
-    assert packaged.fingerprint == "b9cc6ae9a7f55e2155c3d659743cd61ecfec3f002d677578573166210b228813"
+    assert packaged.fingerprint == "d031331ed316544632da1b58d292a04071aa247b055edb5ca540dfe68504eafa"
     assert packaged.encoder.tokenizer.limit == 128
 
 

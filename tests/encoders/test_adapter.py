@@ -96,7 +96,7 @@ def test_mismatched_adapters_are_rejected(folders: dict[str, ModelFolder], train
 def test_shipped_adapters(bert: ModelFolder) -> None:
     sizes = {name: (adapter_folder("shipped", base=name) / "adapter.safetensors").stat().st_size for name in ADAPTED}
     assert sizes["minilm"] < 8_000_000
-    assert sizes["mpnet"] < 14_000_000
+    assert sizes["mpnet"] < 32_000_000
     assert all(TrainedWeights.load("shipped", base=name).base.name == name for name in ADAPTED)
     assert {name: encoder_settings(name)(mode="paper").adapter for name in ADAPTED} == dict.fromkeys(ADAPTED, "")
     assert encoder_settings(str(bert.path))().adapter == ""
