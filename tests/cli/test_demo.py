@@ -33,7 +33,7 @@ def test_the_demo_says_what_is_kept_and_loses_no_version(
         demonstrate_extractor(tmp_path / "store")
         shown.append([line for line in capsys.readouterr().out.splitlines() if "seconds" not in line])
     assert shown[0] == shown[1]
-    assert "of 8 after for the first four relations; " in shown[0][-4]
+    assert "of 8 after for the first four relations; " in shown[0][-3]
     assert "predict --store" in shown[0][-1]
     history = opened(tmp_path / "store").history()
     assert [one.n_relations for one in history] == [0, 4, 5], "the second demo leaves it as it is"

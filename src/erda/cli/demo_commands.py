@@ -84,7 +84,6 @@ def _demonstrate(extractor: Extractor) -> None:
     n, n_new = sum(map(len, questions.values())), sum(map(len, last_questions.values()))
     kept = f"{before} of {n} before, {after} of {n} after"
     show(f"Correct relation ranked first: {kept} for the first four relations; {new} of {n_new} for the fifth.")
-    show("A question mark means that the confidence is too low; the answer is then 'none'.")
 
 
 def _ask(extractor: Extractor, questions: Sentences, *, is_shown: bool = True) -> int:
@@ -95,7 +94,7 @@ def _ask(extractor: Extractor, questions: Sentences, *, is_shown: bool = True) -
             likeliest = answer.ranked[0].relation
             n_right += likeliest == relation
             wrong = "" if likeliest == relation else f"(not {relation}) "
-            doubt = "?" if answer.relation is None else ""
+            doubt = "?" if answer.relation is None else ""  # the answer is none
             if is_shown:
                 show(f"  {likeliest + doubt:<12}{100 * answer.ranked[0].confidence:3.0f} %  {wrong}{sentence}")
     return n_right
