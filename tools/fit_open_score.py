@@ -4,7 +4,7 @@ python tools/fit_open_score.py A=redocred-A B=redocred-B F=fewrel-40           #
 python tools/fit_open_score.py B=redocred-B F=fewrel-40 --without redocred-A --out a.json   # to measure that fold
 python tools/fit_open_score.py ... --ablation                                  # what each feature is worth
 
-The vectors are those of benchmarks/opentext.py. Draws of 1 to 30 relations are taught by 1 to 20 sentences each, and
+benchmarks/opentext.py makes the vectors. Draws of 1 to 30 relations are taught by 1 to 20 sentences each, and
 asked the same questions after each number of sentences. Every draw and number has the same weight.
 `text`: other sentences of the relations, against unlabelled pairs of Wikipedia, which no training reads as negatives. A
 relation holds in some of them, as often as in redocred-test (`prior`), so the likelihood is that of a mixture.

@@ -3,7 +3,7 @@
 python tools/mean_adapter.py models/two-epochs models/four-epochs --out models/mpnet
 
 The second training starts from the first (`--set start=`), so their tensors can be averaged one by one.
-`training.json` is that of the last folder, with `mean_of`.
+`training.json` is a copy from the last folder, plus `mean_of`.
 """
 
 from __future__ import annotations

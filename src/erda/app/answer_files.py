@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, TypeVar
+from typing import Any
 
 from erda.answers import Pairs, by_relation
 from erda.app.entities import Entities
@@ -49,8 +49,7 @@ MENTIONS = ("head_resolved", "tail_resolved", "head_type", "tail_type")  # the n
 TEXT_COLUMNS = (*COLUMNS[:5], *PLACES, *MENTIONS, *COLUMNS[5:])  # of answers about plain text
 INPUT = "input"
 _GROUP = 1 << 16  # rows per row group of a Parquet file
-T = TypeVar("T")
-Asked = tuple[TextLine, PairQuestions | str]  # a line with its questions, or what is wrong with it
+Asked = tuple[TextLine, PairQuestions | str]  # a line with its questions or its error
 Writer = Callable[[Path, Iterable[PlainRow], Sequence[str]], None]  # the last are the columns of a table
 
 
@@ -265,7 +264,7 @@ def ask_text(
             return str(fault)
 
     def ask_together(lines: Sequence[TextLine]) -> list[Asked]:
-        with suppress(DataError):  # of one line: each is asked by itself
+        with suppress(DataError):  # an invalid line: ask line by line
             if all(one.row.text.strip() and not one.error for one in lines):
                 asked = version.questions_of([*map(given, lines)], pronouns=pronouns)
                 return list(zip(lines, asked, strict=True))
@@ -327,13 +326,13 @@ def _read(row: SourceRow | Unread) -> tuple[int, Example | Unread]:
     return row.line, Unread(row.line, f"{row.where}{fault}", row.id())
 
 
-def _ahead(items: Iterator[T]) -> Iterator[T]:
-    """Yield items; meanwhile a thread makes the next one."""
+def _ahead(batches: Iterator[list[Asked]]) -> Iterator[list[Asked]]:
+    """Yield batches; a thread prepares the next one in the meantime."""
     with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(next, items, None)
-        while (item := coming.result()) is not None:
-            coming = pool.submit(next, items, None)
-            yield item
+        coming: Future[list[Asked]] = pool.submit(next, batches, [])
+        while batch := coming.result():
+            coming = pool.submit(next, batches, [])
+            yield batch
 
 
 def _answer_lines(version: Version, asked: Sequence[Asked], pairs: Pairs, least: float | None) -> AnswerBatch:

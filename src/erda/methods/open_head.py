@@ -17,10 +17,10 @@ from erda.text.pronouns import is_pronoun
 from erda.text.sentences import words_before
 from erda.types import Example
 
-# The score: two-covariance score, 0 for unlabelled pairs and 1 for the taught examples. The cosine of whitened vectors
-# with the mean of the examples, in deviations of unlabelled pairs. `own`: that of the examples, each left out. `few`:
-# times 1 / (1 + number of examples). Logarithms of the number of relations and of the distance between the entities;
-# log odds of entity types where below 0.
+# score: two-covariance score, 0 for unlabelled pairs and 1 for the taught examples. cosine: whitened vector with the
+# mean of the examples, in deviations of unlabelled pairs. own: leave-one-out cosine of the examples. few: times
+# 1 / (1 + number of examples). relations, near: logarithms of the number of relations and of the distance between the
+# entities. rare: log odds of entity types where below 0.
 FEATURES = ("score", "cosine", "own", "few score", "few own", "relations", "constant", "near", "rare")
 COMPETITION = 0.5  # of the lead of the best pair of a sentence
 OTHER_NAMES = {  # of types that taggers and datasets use

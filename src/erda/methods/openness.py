@@ -1,9 +1,9 @@
 """Fit the open-text head, which separates a relation from unlabelled pairs of entities (docs/open-text.md).
 
-Scores are compared with those of a sample of unlabelled pairs and of the taught examples, types of the examples with
-those of the sample. The weights of these features come from `open_score.json`. Counterexamples correct the log odds by
-a logistic regression over whitened vectors; taught examples have no bias there, because they were selected by their
-label. Everything is a sum over examples, so their order does not matter, and a forgotten relation leaves no trace.
+A sample of unlabelled pairs and the taught examples set the scale of the scores; the types of the examples are compared
+with the types of the sample. The weights of these features come from `open_score.json`. Counterexamples correct the log
+odds by a logistic regression over whitened vectors; taught examples have no bias there, because they were selected by
+their label. Everything is a sum over examples, so order does not matter, and a forgotten relation leaves no trace.
 """
 
 from __future__ import annotations
@@ -119,17 +119,14 @@ def _whitening(unlabelled: Unlabelled) -> np.ndarray:
     return np.asarray(unlabelled.axes / (deviations * length))
 
 
-def _type_shares(unlabelled: Unlabelled, side: int) -> np.ndarray:
-    """Share of each known type among unlabelled heads (side 0) or tails (1): [1 + n_types]."""
-    shares = np.bincount(unlabelled.types[:, side], minlength=1 + len(unlabelled.type_names)) + 1.0
-    shares[0] = 0
-    return np.asarray(shares / shares.sum())
-
-
 def _type_part(taught: Sequence[TaughtPairs], unlabelled: Unlabelled, side: int) -> np.ndarray:
     """Log odds of each type of the head (side 0) or tail (1): [1 + n_types, n_relations]. Unknown is no evidence."""
-    n_types, shares = 1 + len(unlabelled.type_names), _type_shares(unlabelled, side)
-    found = np.zeros((n_types, len(taught)))
+    n_types = 1 + len(unlabelled.type_names)
+    shares, found = (
+        np.bincount(unlabelled.types[:, side], minlength=n_types)[1:] + 1.0,
+        np.zeros((n_types, len(taught))),
+    )
+    shares /= shares.sum()  # of each known type
     for i, one in enumerate(taught):
         if one.types_by_hand[side]:
             known = {plain_type(name) for name in one.types_by_hand[side]}
@@ -139,7 +136,7 @@ def _type_part(taught: Sequence[TaughtPairs], unlabelled: Unlabelled, side: int)
             counts = np.bincount(one.examples.types[:, side], minlength=n_types).astype(float)
             counts[0] = 0
             counts = counts @ unlabelled.smoothing
-        odds = (counts[1:] + TYPE_PRIOR * shares[1:]) / (counts.sum() + TYPE_PRIOR) / shares[1:]
+        odds = (counts[1:] + TYPE_PRIOR * shares) / (counts.sum() + TYPE_PRIOR) / shares
         found[1:, i] = np.log(odds)
     return found
 
