@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib.util import find_spec
@@ -255,20 +254,16 @@ def ask_text(
     tagger = NameTagger(names) if names else None
 
     def given(line: TextLine) -> tuple[str, Entities]:
+        if line.error or not line.row.text.strip():
+            raise DataError(line.error or "the text is empty.")
         return line.row.text, tagger if (marks := line.row.marks()) is None else marks
 
-    def ask(line: TextLine) -> PairQuestions | str:
+    def ask(lines: Sequence[TextLine]) -> list[Asked]:
         try:
-            return line.error or version.questions(*given(line), pronouns=pronouns)
-        except DataError as fault:
-            return str(fault)
-
-    def ask_together(lines: Sequence[TextLine]) -> list[Asked]:
-        with suppress(DataError):  # an invalid line: ask line by line
-            if all(one.row.text.strip() and not one.error for one in lines):
-                asked = version.questions_of([*map(given, lines)], pronouns=pronouns)
-                return list(zip(lines, asked, strict=True))
-        return [(one, ask(one)) for one in lines]
+            asked = version.questions_of([*map(given, lines)], pronouns=pronouns)
+        except DataError as fault:  # of one line: ask line by line to learn which
+            return [(lines[0], str(fault))] if len(lines) == 1 else [one for line in lines for one in ask([line])]
+        return list(zip(lines, asked, strict=True))
 
     def batches() -> Iterator[list[TextLine]]:
         some, size = list[TextLine](), 0
@@ -282,7 +277,7 @@ def ask_text(
             yield some
 
     def answers() -> Iterator[AnswerBatch]:
-        for asked in _ahead(map(ask_together, batches())):
+        for asked in _ahead(map(ask, batches())):
             yield _answer_lines(version, asked, pairs, min_confidence)
 
     return FileQuestions(path, (path,), answers, TEXT_COLUMNS)
