@@ -94,9 +94,9 @@ def _ask(extractor: Extractor, questions: Sentences, *, is_shown: bool = True) -
             likeliest = answer.ranked[0].relation
             n_right += likeliest == relation
             wrong = "" if likeliest == relation else f"(not {relation}) "
-            doubt = "?" if answer.relation is None else ""  # below the threshold
+            doubt = "(too unsure to answer) " if answer.relation is None else ""
             if is_shown:
-                show(f"  {likeliest + doubt:<12}{100 * answer.ranked[0].confidence:3.0f} %  {wrong}{sentence}")
+                show(f"  {likeliest:<11}{100 * answer.ranked[0].confidence:4.0f} %  {doubt}{wrong}{sentence}")
     return n_right
 
 
