@@ -16,11 +16,10 @@ import numpy as np
 import torch
 from torch.nn.functional import normalize
 
-from erda.corpus.similarity import SimilarityModel
+from erda.corpus.similarity import SimilarityModel, load_similarity
 from erda.corpus.training_pairs import UNRELATED, PairRows
-from erda.encoders.adapter import TrainedWeights
 from erda.encoders.packed import Shown
-from erda.encoders.weights import SHIPPED, find_model
+from erda.encoders.weights import SHIPPED, adapter_folder
 
 COLUMNS = ("head", "tail", "place", "relation")
 
@@ -46,9 +45,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     rows = PairRows.load(options.labelled)
-    weights = TrainedWeights.load(SHIPPED, base="mpnet")
-    close = closeness(SimilarityModel(find_model("mpnet"), weights, device=options.device), rows)
     none = rows.relation == UNRELATED
+    if not none.any() or not 0 < options.share <= 1:
+        raise SystemExit(f"{options.labelled}: needs pairs without a relation, and a share above 0 and at most 1.")
+    close = closeness(load_similarity(adapter_folder(SHIPPED, base="mpnet"), device=options.device), rows)
     kept = np.flatnonzero(~none | (close >= np.quantile(close[none], 1 - options.share)))
     columns = {name: getattr(rows, name)[kept] for name in COLUMNS}
     replace(rows, sentences=rows.sentences.take(kept), **columns).save(options.out)

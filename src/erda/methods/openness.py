@@ -122,11 +122,8 @@ def _whitening(unlabelled: Unlabelled) -> np.ndarray:
 def _type_part(taught: Sequence[TaughtPairs], unlabelled: Unlabelled, side: int) -> np.ndarray:
     """Log odds of each type of the head (side 0) or tail (1): [1 + n_types, n_relations]. Unknown is no evidence."""
     n_types = 1 + len(unlabelled.type_names)
-    shares, found = (
-        np.bincount(unlabelled.types[:, side], minlength=n_types)[1:] + 1.0,
-        np.zeros((n_types, len(taught))),
-    )
-    shares /= shares.sum()  # of each known type
+    counted = np.bincount(unlabelled.types[:, side], minlength=n_types)[1:] + 1.0
+    shares, found = counted / counted.sum(), np.zeros((n_types, len(taught)))
     for i, one in enumerate(taught):
         if one.types_by_hand[side]:
             known = {plain_type(name) for name in one.types_by_hand[side]}
