@@ -239,14 +239,16 @@ def run(options: argparse.Namespace) -> None:
 
 
 def prepare(options: argparse.Namespace) -> None:
-    """Write entity types, the list of sentences, or vectors."""
+    """Write entity types, the list of sentences, or vectors. On a CPU, encoders run in int8, as they ship."""
     if options.command == "tag":
         data.tag(options.path)
     elif options.command == "list":
         data.write_list(options.path)
     elif options.command == "embed":
         name = options.encoder or "open"
-        settings = {} if name.startswith("open") else {"adapter": options.adapter, "trained_layers": 0}
+        engine = "onnx-int8" if options.device == "cpu" else "torch"
+        frozen = {"adapter": options.adapter, "trained_layers": 0, "engine": engine}
+        settings = {} if name.startswith("open") else frozen
         encoder = build_encoder(name, device=options.device, **settings)
         data.embed(options.path, encoder, fingerprint=options.fingerprint or encoder.spec.fingerprint)
     else:

@@ -2,11 +2,11 @@
 
 python benchmarks/teaching.py                     speed and asking
 python benchmarks/teaching.py extracting          300 words of plain text (ERDA_DATA; erda data get entities)
+python benchmarks/teaching.py reading             `erda extract` of a text of 90,000 characters, start included
 python benchmarks/teaching.py judging             a judgement and the next question, 5 and 100 relations known
 python benchmarks/teaching.py graph               10,000 extracted relations as a graph in each format
 python benchmarks/teaching.py memory              10,000 questions, 1,000 rounds of teaching and undoing
 python benchmarks/teaching.py fewrel --seed 100   eight tasks taught through `Extractor` beside the benchmark's loop
-python benchmarks/teaching.py refusing            how often the answer is None, rightly and wrongly, on validation data
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import ctypes
 import gc
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from itertools import cycle, islice, product
+from itertools import cycle, islice
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import NamedTuple
 
-from erda.answers import Answer
 from erda.app.extractor import Extractor
 from erda.benchmark.measures import ALL_SEEN, TestAnswers, mark
 from erda.data.catalogue import load_dataset, open_stream
@@ -42,7 +42,6 @@ from targets import Figure, measure
 ROUNDS = 5
 N_WORDS = 300
 SHOTS = 5
-DRAWS = 5
 
 
 class Seconds(NamedTuple):
@@ -108,6 +107,22 @@ def extracting(options: argparse.Namespace) -> Iterator[Figure]:
             which = "with pronouns" if pronouns else "names alone"
             yield from _figures(f"extract {N_WORDS} words, {which}, {n_pairs:g} pairs", asked, "<= 1.5")
     yield Figure("  of which the tagger", _median(tagged), "s")
+
+
+def reading(options: argparse.Namespace) -> Iterator[Figure]:
+    """Run `erda extract` on a text of Re-DocRED, one line per document."""
+    with tempfile.TemporaryDirectory() as folder:
+        store, text = _taught(Path(folder) / "x", 5, options).folder, Path(folder) / "text.txt"
+        documents = (read_documents(name) for name in ("dev", "test"))
+        lines = (" ".join(word for one in each["sents"] for word in one) for some in documents for each in some)
+        text.write_text("\n".join(lines)[: options.characters], encoding="utf-8")
+        command = [sys.executable, "-m", "erda", "extract", str(text), "--out", f"{text}.jsonl", "--store", str(store)]
+        before, start = os.times(), perf_counter()
+        subprocess.run(command, check=True)
+        used = os.times()
+        yield Figure(f"erda extract, {options.characters:,} characters", perf_counter() - start, "s")
+        seconds = used.children_user + used.children_system - before.children_user - before.children_system
+        yield Figure("  of processor", seconds, "s")
 
 
 def judging(options: argparse.Namespace) -> Iterator[Figure]:
@@ -187,41 +202,15 @@ def fewrel(options: argparse.Namespace) -> Iterator[Figure]:
     yield Figure("  difference", 100 * abs(taught - learned), "points", "== 0")
 
 
-def refusing(options: argparse.Namespace) -> Iterator[Figure]:
-    """Teach few or many relations of FewRel; ask validation questions about them and about twenty others."""
-    encoder = build_encoder("open", cache=FrozenCache())
-    stream = open_stream("fewrel", shots=SHOTS, seed=options.seed)
-    tests = [stream.validation(index) for index in range(len(stream))]
-    pool: dict[str, list[Example]] = {}
-    for example, relation in (
-        (one, gold) for test in tests for one, gold in zip(test.examples, test.gold, strict=True)
-    ):
-        pool.setdefault(relation, []).append(example)
-    for n_relations, shots in product((3, 10, 40), (5, 2)):
-        known, unknown = list[Answer](), list[Answer]()
-        for draw in range(DRAWS):
-            names = shuffled(sorted(pool), draw, "refusing")
-            with tempfile.TemporaryDirectory() as folder:
-                extractor = Extractor.open(folder, method=options.method, encoder=encoder)
-                extractor.teach_many({relation: pool[relation][:shots] for relation in names[:n_relations]})
-            known += extractor.predict([one for name in names[:n_relations] for one in pool[name][SHOTS : SHOTS + 6]])
-            unknown += extractor.predict(
-                [one for name in names[n_relations:][:20] for one in pool[name][SHOTS : SHOTS + 3]]
-            )
-        name = f"{n_relations} relations by {shots} examples: questions of these answered"
-        yield Figure(name, 100 * statistics.mean(one.relation is not None for one in known), "%")
-        yield Figure("  of others refused", 100 * statistics.mean(one.relation is None for one in unknown), "%")
-
-
 MEASURES: dict[str, Callable[[argparse.Namespace], Iterator[Figure]]] = {
     "speed": speed,
     "asking": asking,
     "extracting": extracting,
+    "reading": reading,
     "judging": judging,
     "graph": graph,
     "memory": memory,
     "fewrel": fewrel,
-    "refusing": refusing,
 }
 DEFAULT = ("speed", "asking")
 
@@ -280,6 +269,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("what", nargs="*", metavar="WHAT", help=named)
     parser.add_argument("--method", default=DEFAULT_METHOD, help=f"what learns (default: {DEFAULT_METHOD})")
     parser.add_argument("--seed", type=int, default=100, metavar="N", help="order of `fewrel` (default: 100)")
+    parser.add_argument("--characters", type=int, default=90_000, metavar="N", help="of `reading` (default: 90,000)")
     parser.add_argument("--questions", type=int, default=10_000, metavar="N", help="of `memory` (default: 10,000)")
     parser.add_argument("--rounds", type=int, default=1000, metavar="N", help="of `memory` (default: 1,000)")
     options = parser.parse_args(arguments)

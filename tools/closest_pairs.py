@@ -36,6 +36,12 @@ def closeness(model: SimilarityModel, rows: PairRows) -> np.ndarray:
     return found
 
 
+def closest(relation: np.ndarray, close: np.ndarray, share: float) -> np.ndarray:
+    """Rows of all labelled sentences, and of the closest `share` of the pairs without a relation."""
+    none = relation == UNRELATED
+    return np.flatnonzero(~none | (close >= np.quantile(close[none], 1 - share)))
+
+
 def main() -> None:
     """Write the file and print its counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -45,11 +51,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     rows = PairRows.load(options.labelled)
-    none = rows.relation == UNRELATED
-    if not none.any() or not 0 < options.share <= 1:
+    if UNRELATED not in rows.relation or not 0 < options.share <= 1:
         raise SystemExit(f"{options.labelled}: needs pairs without a relation, and a share above 0 and at most 1.")
     close = closeness(load_similarity(adapter_folder(SHIPPED, base="mpnet"), device=options.device), rows)
-    kept = np.flatnonzero(~none | (close >= np.quantile(close[none], 1 - options.share)))
+    kept = closest(rows.relation, close, options.share)
     columns = {name: getattr(rows, name)[kept] for name in COLUMNS}
     replace(rows, sentences=rows.sentences.take(kept), **columns).save(options.out)
     print(f"{options.out}: {len(kept):,} of {len(rows):,} sentences")
