@@ -26,17 +26,18 @@ from erda.encoders.adapter import TrainedWeights
 from erda.encoders.contract import unit_rows
 from erda.encoders.onnx_encoder import GRAPH, PackedEncoder, crc32_of, packaged_folder
 from erda.encoders.weights import SHIPPED, adapter_folder, find_model, graph_builder
+from erda.errors import ErdaError
 
 NAME = "open"
 
 
 def build(weights: Path | None, pairs: Path, vectors: Path | None) -> None:
     """Write graph, tokenizer, description, background, statistics of unlabelled pairs and the training's record."""
-    out = packaged_folder(NAME)
+    out, tagged = packaged_folder(NAME), TaggedPairs.read(pairs)
     packed = graph_builder().pack_weights(TrainedWeights.load(weights)) if weights else renewed(PackedEncoder.read(out))
     packed.write(out)
     given = np.load(vectors)["vectors"] if vectors else None
-    write_statistics(build_encoder(NAME), TaggedPairs.read(pairs), out, vectors=given)
+    write_statistics(build_encoder(NAME), tagged, out, vectors=given)
     if weights:
         shutil.copyfile(weights / "training.json", out / "training.json")
     for path in sorted(out.iterdir()):
@@ -98,4 +99,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except ErdaError as fault:
+        raise SystemExit(str(fault)) from None

@@ -20,6 +20,7 @@ from erda.corpus.similarity import SimilarityModel, load_similarity
 from erda.corpus.training_pairs import UNRELATED, PairRows
 from erda.encoders.packed import Shown
 from erda.encoders.weights import SHIPPED, adapter_folder
+from erda.errors import ErdaError
 
 COLUMNS = ("head", "tail", "place", "relation")
 
@@ -61,4 +62,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except ErdaError as fault:
+        raise SystemExit(str(fault)) from None
