@@ -15,8 +15,7 @@ from erda.data.dataset import CATALOGUE, Dataset, data_checksum, require_files
 from erda.data.drawn_streams import draw_stream
 from erda.data.fewrel_dataset import orders_of, published_stream, read_fresh, read_full, read_split
 from erda.data.formats.jsonl_examples import read_jsonl, read_relation_list
-from erda.data.formats.published_formats import read_tacred
-from erda.data.own_data import name_relations, read_own
+from erda.data.own_data import name_relations, read_examples, read_own
 from erda.data.streams import StreamSettings, TaskStream, with_patterns
 from erda.errors import SettingsError, StreamError, unknown_name
 from erda.fields import checked_settings
@@ -82,7 +81,7 @@ def _load_redoc41(folder: Path) -> Dataset:
 def _load_tacred(folder: Path) -> Dataset:
     """Load all three files as one pool: in the LDC's train file alone, some relations are too rare for ten shots."""
     paths = [folder / f"tacred/{name}.json" for name in ("train", "dev", "test")]
-    readings = [read_tacred(path) for path in paths]
+    readings = [read_examples(path, "tacred") for path in paths]
     examples = tuple(example for reading in readings for example in reading.examples)
     unrelated = tuple(example for reading in readings for example in reading.unrelated)
     relations = name_relations(examples)

@@ -14,36 +14,32 @@ from functools import partial
 from pathlib import Path
 
 from erda.data.dataset import Dataset, data_checksum, relations_by_pair
-from erda.data.formats import annotation_tools, csv_examples, jsonl_examples
+from erda.data.formats import annotation_tools, csv_examples, jsonl_examples, published_formats
 from erda.data.formats.annotation_tools import brat_files
-from erda.data.formats.csv_examples import CSV_END, csv_lines, header_names, is_excel
+from erda.data.formats.csv_examples import READ, csv_table, excel_table, is_excel, table_rows
 from erda.data.formats.jsonl_examples import example_to_json, read_relation_list
-from erda.data.formats.published_formats import read_cfrl, read_fewrel, read_tacred
-from erda.data.formats.row_collector import Reading, RowReader, collect_rows
+from erda.data.formats.row_collector import Format, Reading, collect_rows
 from erda.errors import SHOWN_FAULTS, DataError, SettingsError, counted, one_line, unknown_name
 from erda.files import check_output, refuse_existing, write_lines
 from erda.text.descriptions import readable_name
 from erda.text.reading import read_start
 from erda.types import Example, Relation
 
-PUBLISHED: dict[str, Callable[[Path, Collection[str]], Reading]] = {
-    "cfrl": lambda path, no_relation: read_cfrl(path),
-    "fewrel": read_fewrel,
-    "tacred": read_tacred,
+FORMATS = {
+    "brat": Format(annotation_tools.brat_rows, annotation_tools.BRAT),
+    "cfrl": Format(published_formats.cfrl_rows, published_formats.CFRL, published=True),
+    "csv": Format(partial(table_rows, csv_table), csv_examples.EXPECTED),
+    "fewrel": Format(published_formats.fewrel_rows, published_formats.FEWREL, published=True),
+    "jsonl": Format(jsonl_examples.jsonl_rows, jsonl_examples.JSON_LINES),
+    "labelstudio": Format(annotation_tools.labelstudio_rows, annotation_tools.LABEL_STUDIO),
+    "marked": Format(jsonl_examples.marked_rows, jsonl_examples.MARKED_LINES),
+    "prodigy": Format(annotation_tools.prodigy_rows, annotation_tools.PRODIGY),
+    "tacred": Format(published_formats.tacred_rows, published_formats.TACRED, published=True),
+    "xlsx": Format(partial(table_rows, excel_table), csv_examples.EXPECTED),
 }
-OWN: dict[str, tuple[RowReader, str]] = {  # format -> its row reader, and a description of the expected content
-    "brat": (annotation_tools.brat_rows, annotation_tools.BRAT),
-    "csv": (csv_examples.csv_rows, csv_examples.EXPECTED),
-    "xlsx": (csv_examples.excel_rows, csv_examples.EXPECTED),
-    "jsonl": (jsonl_examples.jsonl_rows, jsonl_examples.JSON_LINES),
-    "labelstudio": (annotation_tools.labelstudio_rows, annotation_tools.LABEL_STUDIO),
-    "marked": (jsonl_examples.marked_rows, jsonl_examples.MARKED_LINES),
-    "prodigy": (annotation_tools.prodigy_rows, annotation_tools.PRODIGY),
-}
-FORMATS = (*sorted({*OWN, *PUBLISHED}),)
 ENDINGS = tuple(f"{kind}{packed}" for kind in (".jsonl", ".json", ".csv") for packed in ("", ".gz", ".bz2"))
 SPREADSHEETS = (".xls", ".ods", ".numbers")  # not read; .xlsx is
-TABLES = {"csv": csv_examples.csv_rows, "xlsx": csv_examples.excel_rows}  # formats with columns
+TABLES = {"csv": csv_table, "xlsx": excel_table}  # formats with columns
 POOLS = ("train", "validation", "test")
 _ROW_KEYS = re.compile(r'\{\s*"(?:tokens|text|head|tail|relation|id|source)"')
 _FEWREL = re.compile(r'\{\s*"[^"]*"\s*:\s*\[')
@@ -67,20 +63,19 @@ def read_examples(
 
     Rows whose relation is null, `no_relation` or one of the names in `no_relation` go to `Reading.unrelated`.
     `columns` maps the columns that erda reads to those of a table: `{"text": "sentence"}`. `tick` is called once for
-    each row of a user's own file.
+    each row.
     """
     path = Path(path)
     format = format_of(path, format, columns)
-    if format in PUBLISHED:
-        return PUBLISHED[format](path, no_relation)
-    listed = {relation.id for relation in relations_beside(path)} or None
-    rows_of, expected = row_reader(format, columns), OWN[format][1]
-    return collect_rows(path, format, rows_of, expected, relations=listed, no_relation=no_relation, tick=tick)
+    known = named_format(format, columns)
+    listed = set() if known.published else {relation.id for relation in relations_beside(path)}
+    return collect_rows(path, format, known, relations=listed or None, no_relation=no_relation, tick=tick)
 
 
-def row_reader(format: str, columns: Mapping[str, str] | None = None) -> RowReader:
-    """Return the row reader of one of a user's own formats; `columns` renames the columns of a table."""
-    return partial(TABLES[format], renamed=columns) if columns else OWN[format][0]
+def named_format(name: str, columns: Mapping[str, str] | None = None) -> Format:
+    """Return a format by its name; `columns` renames the columns of a table."""
+    found = FORMATS[name]
+    return replace(found, rows=partial(table_rows, TABLES[name], renamed=columns)) if columns else found
 
 
 def refuse_spreadsheet(path: Path) -> None:
@@ -101,15 +96,15 @@ def format_of(path: Path, format: str | None = None, columns: Mapping[str, str] 
     if format not in (None, *TABLES):
         raise SettingsError(f"--columns: only tables ({', '.join(TABLES)}) have columns, not '{format}'.")
     for name in columns:
-        if name not in csv_examples.READ:
-            raise SettingsError(f"--columns: {unknown_name('column', name, csv_examples.READ)}")
+        if name not in READ:
+            raise SettingsError(f"--columns: {unknown_name('column', name, READ)}")
     return format or "csv"
 
 
 def own_format(path: Path, format: str | None, columns: Mapping[str, str] | None = None) -> str:
     """Return the format of a file that can be read row by row."""
     found = format_of(path, format, columns)
-    if found not in OWN:
+    if FORMATS[found].published:
         raise SettingsError(
             f"{path}: is '{found}', which is not read row by row; run first: erda data convert {path} --out OUT.jsonl"
         )
@@ -128,7 +123,7 @@ def detect_format(path: Path) -> str:
         return "marked"
     if start[0] in "[{":
         return _json_format(start, first)
-    if "text" in map(str.lower, header_names(first)):
+    if "text" in map(str.lower, csv_examples.header_names(first)):
         return "csv"
     if "\t" in first:
         return "cfrl"
@@ -220,7 +215,7 @@ def set_apart(reading: Reading) -> list[str]:
     lines += [f"{counted(n_against, 'counterexample')}, whose relation does not hold"] if n_against else []
     lines += [f"{counted(count, 'row')} left out: {reason}" for reason, count in reading.left_out.items()]
     if reading.duplicates:
-        kept = "kept once" if reading.format in OWN else "kept as published"
+        kept = "kept as published" if FORMATS[reading.format].published else "kept once"
         lines.append(f"{counted(len(reading.duplicates), 'duplicate')}, {kept}:")
         lines += [f"  {line} repeats {first}" for line, first in reading.duplicates[:SHOWN_FAULTS]]
         if len(reading.duplicates) > SHOWN_FAULTS:
@@ -248,7 +243,7 @@ WRITERS = {  # ending of a name, the first that fits -> lines of the format, and
     "prodigy.jsonl": (annotation_tools.prodigy_lines, "\n"),
     ".jsonl": (jsonl_lines, "\n"),
     ".json": (annotation_tools.labelstudio_lines, "\n"),
-    ".csv": (csv_lines, CSV_END),
+    ".csv": (csv_examples.csv_lines, csv_examples.CSV_END),
 }
 
 

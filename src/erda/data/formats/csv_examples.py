@@ -13,7 +13,7 @@ import io
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from functools import partial
@@ -46,20 +46,14 @@ MOST_ROWS = 1 << 20  # of a sheet
 _SEPARATORS = ",;\t"
 
 
-def csv_rows(path: Path, faults: Faults, renamed: Mapping[str, str] | None = None) -> Iterator[SourceRow]:
-    """Yield the rows of a CSV file after its header; `renamed` maps our columns to those of the file."""
-    return _rows_of(csv_table(path), path, faults, renamed or {})
-
-
-def excel_rows(path: Path, faults: Faults, renamed: Mapping[str, str] | None = None) -> Iterator[SourceRow]:
-    """Yield the rows of the first sheet of an Excel workbook, with the columns of a CSV file."""
-    return _rows_of(excel_table(path), path, faults, renamed or {})
-
-
-def _rows_of(table: SourceTable, path: Path, faults: Faults, renamed: Mapping[str, str]) -> Iterator[SourceRow]:
+def table_rows(
+    open_table: Callable[[Path], SourceTable], path: Path, faults: Faults, renamed: Mapping[str, str] | None = None
+) -> Iterator[SourceRow]:
+    """Yield the rows of a table after its header; `renamed` maps our columns to those of the file."""
+    table = open_table(path)
     if not table.names:
         return
-    columns, fault = renamed_columns(table.columns, renamed)
+    columns, fault = renamed_columns(table.columns, renamed or {})
     fault = fault or _header_fault(columns, table.columns)
     if fault:
         raise DataError(f"{path}:1: {fault}")

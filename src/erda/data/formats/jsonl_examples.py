@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr
 
-from erda.data.formats.row_collector import Reading, Rejected, SourceRow, collect_rows
+from erda.data.formats.row_collector import Format, Reading, Rejected, SourceRow, collect_rows
 from erda.errors import DataError
 from erda.files import decode, decode_json
 from erda.text.descriptions import tidy_description
@@ -77,9 +77,9 @@ class ExampleRow:
     holds: StrictBool | None = None  # false: the relation does not hold
 
 
-def read_jsonl(path: Path, relations: Collection[str] | None = None, no_relation: Collection[str] = ()) -> Reading:
+def read_jsonl(path: Path, relations: Collection[str] | None = None) -> Reading:
     """Read the examples of a JSONL file with `collect_rows`. A row without `id` gets `<file>:<line>`."""
-    return collect_rows(path, "jsonl", jsonl_rows, JSON_LINES, relations=relations, no_relation=no_relation)
+    return collect_rows(path, "jsonl", Format(jsonl_rows, JSON_LINES), relations=relations)
 
 
 def jsonl_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:

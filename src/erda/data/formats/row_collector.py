@@ -81,108 +81,98 @@ class SourceRow:
 RowReader = Callable[[Path, Faults], Iterator[SourceRow]]
 
 
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format of files: its row reader, and the expected content. In `published` files, duplicates stay."""
+
+    rows: RowReader
+    expected: str
+    published: bool = False
+
+
 def collect_rows(
     path: Path,
-    format: str,
-    rows_of: RowReader,
-    expected: str,
+    name: str,
+    format: Format,
     *,
     relations: Collection[str] | None = None,
     no_relation: Collection[str] = (),
     tick: Callable[[], object] = lambda: None,
 ) -> Reading:
-    """Read a user's file. A duplicate is kept once; both its lines are in `Reading.duplicates`.
+    """Read a file in the format `name`; raise `DataError` if it has faults or no rows.
 
-    `relations` are the known relation ids; any other relation is a fault, and so is a repeated example id. `tick` is
+    A duplicate is kept once, except in published files; both its lines are in `Reading.duplicates`. In a user's file,
+    a relation outside `relations` (the known relation ids) is a fault, and so is a repeated example id. `tick` is
     called for each row.
     """
-    rows = RowCollector(path, format, no_relation, once=True, relations=relations)
-    for row in rows_of(path, rows.faults):
-        rows.add(row)
+    faults, none = Faults(path), {None, NO_RELATION, *no_relation}
+    check = _RowCheck(none, relations)
+    examples: list[Example] = []
+    unrelated: list[Example] = []
+    counterexamples: list[Example] = []
+    first: dict[tuple[object, ...], int] = {}
+    duplicates: list[tuple[int, int]] = []
+    left_out: Counter[str] = Counter()
+    n_rows = 0
+    for row in format.rows(path, faults):
+        n_rows += 1
         tick()
-    return rows.reading(expected)
-
-
-class RowCollector:
-    """Collects the examples and faults of a file; equal examples are counted and, with `once`, kept only once."""
-
-    def __init__(
-        self,
-        path: Path,
-        format: str,
-        no_relation: Collection[str] = (),
-        *,
-        once: bool = False,
-        relations: Collection[str] | None = None,
-    ) -> None:
-        self.faults = Faults(path)
-        self.n_rows = 0
-        self._path, self._format, self._once, self._relations = path, format, once, relations
-        self._ids: dict[str, int] = {}
-        self._spelling = {readable_name(relation): relation for relation in relations or ()}
-        self._no_relation = {None, NO_RELATION, *no_relation}
-        self._examples: list[Example] = []
-        self._unrelated: list[Example] = []
-        self._counterexamples: list[Example] = []
-        self._first: dict[tuple[object, ...], int] = {}
-        self._duplicates: list[tuple[int, int]] = []
-        self._left_out: Counter[str] = Counter()
-
-    def add(self, row: SourceRow) -> None:
-        """Keep the example of a row, count a skipped row, or note a fault."""
-        self.n_rows += 1
         try:
             found = row.read()
+            rejected = isinstance(found, Rejected)
             example = found.example if isinstance(found, Rejected) else found
-            if self._once and isinstance(example, Example):
-                example = self._checked(example, row.line)
-            if isinstance(found, Rejected) and found.example.relation in self._no_relation - {None}:
-                raise DataError("'holds' is false; name the relation that does not hold.")
+            if isinstance(example, Example) and not format.published:
+                example = check.checked(example, row.line, rejected=rejected)
         except DataError as error:
-            self.faults.add(row.line, f"{row.where}{error}")
-            return
+            faults.add(row.line, f"{row.where}{error}")
+            continue
         if isinstance(example, str):
-            self._left_out[example] += 1
-            return
-        rejected = isinstance(found, Rejected)
-        unrelated = example.relation in self._no_relation and not rejected
-        if self._once or not unrelated:
+            left_out[example] += 1
+            continue
+        pool = counterexamples if rejected else unrelated if example.relation in none else examples
+        if pool is not unrelated or not format.published:
             number = row.line if row.number is None else row.number
             key = (example.tokens, example.head.span, example.tail.span, example.relation, rejected)
-            if (first := self._first.setdefault(key, number)) != number:
-                self._duplicates.append((number, first))
-                if self._once:
-                    return
-        pool = self._counterexamples if rejected else self._unrelated if unrelated else self._examples
+            if (before := first.setdefault(key, number)) != number:
+                duplicates.append((number, before))
+                if not format.published:
+                    continue
         pool.append(example)
+    faults.raise_if_any()
+    if not n_rows:
+        raise DataError(f"{path}: the file is empty; expected {format.expected}.")
+    return Reading(
+        path,
+        name,
+        tuple(examples),
+        tuple(unrelated),
+        duplicates=tuple(duplicates),
+        left_out=left_out,
+        counterexamples=tuple(counterexamples),
+    )
 
-    def _checked(self, example: Example, line: int) -> Example:
+
+class _RowCheck:
+    """Checks the relations and ids of a user's examples."""
+
+    def __init__(self, none: Collection[str | None], relations: Collection[str] | None) -> None:
+        self._none, self._relations = none, relations
+        self._ids: dict[str, int] = {}
+        self._spelling = {readable_name(relation): relation for relation in relations or ()}
+
+    def checked(self, example: Example, line: int, *, rejected: bool) -> Example:
         """Return the example with its relation spelled as listed, or as in its first row."""
         known, relation = self._relations, example.relation
-        if relation is not None and relation not in self._no_relation and (known is None or relation not in known):
+        if relation is not None and relation not in self._none and (known is None or relation not in known):
             spelling = self._spelling.setdefault(readable_name(relation), relation)
             if known is not None and spelling not in known:
                 raise DataError(_unlisted(relation, known))
             example = replace(example, relation=spelling)
         if self._ids.setdefault(example.id, line) != line:
             raise DataError(f"id {example.id!r} was already used on line {self._ids[example.id]}.")
+        if rejected and relation is not None and relation in self._none:
+            raise DataError("'holds' is false; name the relation that does not hold.")
         return example
-
-    def reading(self, expected: str, candidates: tuple[tuple[str, ...], ...] | None = None) -> Reading:
-        """Return the content of the file; raise `DataError` if it has faults or no rows."""
-        self.faults.raise_if_any()
-        if not self.n_rows:
-            raise DataError(f"{self._path}: the file is empty; expected {expected}.")
-        return Reading(
-            self._path,
-            self._format,
-            tuple(self._examples),
-            tuple(self._unrelated),
-            candidates,
-            tuple(self._duplicates),
-            self._left_out,
-            tuple(self._counterexamples),
-        )
 
 
 def _unlisted(relation: str, relations: Collection[str]) -> str:
