@@ -28,9 +28,10 @@ from typing import Any, Literal
 
 from pydantic import StrictInt, StrictStr
 
-from erda.data.formats.row_collector import Marked, Rejected, SourceRow, sentences_example
+from erda.data.formats.row_collector import Rejected, SourceRow, sentences_example
 from erda.errors import DataError
 from erda.files import decode, decode_json, read_bytes
+from erda.text.marks import Mark
 from erda.text.reading import Faults, JsonWalk, read_lines
 from erda.types import NO_RELATION, Example, Span
 
@@ -105,7 +106,7 @@ def _standoff(path: Path, faults: Faults) -> Standoff:
 
 
 def _brat_example(text: str, found: Standoff, relation: re.Match[str], example_id: str) -> Example | str:
-    marks: list[Marked] = []
+    marks: list[Mark] = []
     for entity_id in relation.group(2, 3):
         if entity_id.startswith("E"):
             return EVENT
@@ -115,7 +116,7 @@ def _brat_example(text: str, found: Standoff, relation: re.Match[str], example_i
         if entity[3]:
             return IN_PIECES
         marks.append(
-            Marked(int(entity[1]), int(entity[2]), words or None, found.references.get(entity_id), entity[0].split()[0])
+            Mark(int(entity[1]), int(entity[2]), words or None, found.references.get(entity_id), entity[0].split()[0])
         )
     return sentences_example(text, *marks, relation=relation[1], id=example_id)
 
@@ -209,13 +210,13 @@ def _task_example(
     return sentences_example(text, head, tail, relation=label.strip(), id=example_id)
 
 
-def _region_mark(regions: Mapping[str, Result], region_id: str | None) -> Marked:
+def _region_mark(regions: Mapping[str, Result], region_id: str | None) -> Mark:
     region = regions.get(region_id or "")
     if region is None:
         raise DataError(f"a relation names region {region_id!r}, which this annotation does not have.")
     found = decode(region.value, Region, place=f"region {region_id}", remedy="Only plain text regions are supported.")
     label = next(iter(found.labels or ()), UNTYPED)
-    return Marked(found.start, found.end, found.text, type=None if label == UNTYPED else label)
+    return Mark(found.start, found.end, found.text, type=None if label == UNTYPED else label)
 
 
 def region(text: str, place: tuple[int, int], type: str | None, **names: str) -> dict[str, Any]:
@@ -334,13 +335,13 @@ def _read_prodigy(row: ProdigyRow, relation: ProdigyRelation, example_id: str) -
     return Rejected(found) if row.answer == "reject" and isinstance(found, Example) else found
 
 
-def _prodigy_mark(row: ProdigyRow, role: str, token: int, span: ProdigySpan | None) -> Marked:
+def _prodigy_mark(row: ProdigyRow, role: str, token: int, span: ProdigySpan | None) -> Mark:
     span = span or next((each for each in row.spans if each.holds(token)), None)
     if span is None:
         if not 0 <= token < len(row.tokens):
             raise DataError(f"{role} {token} is out of range ({len(row.tokens)} tokens).")
         span = row.tokens[token]
-    return Marked(span.start, span.end, span.text, type=None if span.label == UNTYPED else span.label or None)
+    return Mark(span.start, span.end, span.text, type=None if span.label == UNTYPED else span.label or None)
 
 
 def prodigy_lines(examples: Iterable[Example], counterexamples: Sequence[Example] = ()) -> Iterator[str]:

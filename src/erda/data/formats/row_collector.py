@@ -182,19 +182,11 @@ def _unlisted(relation: str, relations: Collection[str]) -> str:
     return message[0].lower() + message[1:]
 
 
-@dataclass(frozen=True, slots=True)
-class Marked:
-    """A tool's mark in a text: offsets as the tool counts them, end excluded, and the words it covers."""
+def sentences_example(text: str, head: Mark, tail: Mark, *, relation: str | None, id: str) -> Example | str:
+    """Build the example of two entities in a document: their sentence, or all sentences from one to the other.
 
-    start: int
-    end: int
-    words: str | None = None
-    id: str | None = None
-    type: str | None = None
-
-
-def sentences_example(text: str, head: Marked, tail: Marked, *, relation: str | None, id: str) -> Example | str:
-    """Build the example of two entities in a document: their sentence, or all sentences from one to the other."""
+    The marks are those of a tool: offsets as it counts them; the name is the words that it says they cover.
+    """
     marks = find_marks(text, head, tail)
     by_start = sorted(marks, key=lambda mark: mark.start)
     if by_start[1].start < by_start[0].end:
@@ -206,27 +198,27 @@ def sentences_example(text: str, head: Marked, tail: Marked, *, relation: str | 
     return example_from_text(text[start:end], *moved, relation=relation, id=id)
 
 
-def find_marks(text: str, *marked: Marked) -> list[Mark]:
-    """Locate a tool's marks in a text, with one way of counting for all of them."""
+def find_marks(text: str, *marked: Mark) -> list[Mark]:
+    """Locate a tool's marks in a text, with one way of counting for all of them; the words of the text name them."""
     for place in _countings(text):
         if all(_fits(text, place, mark) for mark in marked):
-            return [Mark(place[mark.start], place[mark.end], id=mark.id, type=mark.type) for mark in marked]
+            return [replace(mark, start=place[mark.start], end=place[mark.end], name=None) for mark in marked]
     for mark in marked:
         span = f"({mark.start}, {mark.end})"
         if not 0 <= mark.start < mark.end <= len(text):
             raise DataError(f"entity {span} is not within the text ({len(text)} characters).")
-        if mark.words is not None and not _same(text[mark.start : mark.end], mark.words):
-            found, said = text[mark.start : mark.end][:_SHOWN], mark.words[:_SHOWN]
+        if mark.name is not None and not _same(text[mark.start : mark.end], mark.name):
+            found, said = text[mark.start : mark.end][:_SHOWN], mark.name[:_SHOWN]
             raise DataError(
                 f"entity {span} is {found!r} in the text, {said!r} in the annotation; was the text changed?"
             )
     raise DataError("the offsets of the two entities count characters differently.")
 
 
-def _fits(text: str, place: Mapping[int, int] | range, mark: Marked) -> bool:
+def _fits(text: str, place: Mapping[int, int] | range, mark: Mark) -> bool:
     if mark.start >= mark.end or mark.start not in place or mark.end not in place:
         return False
-    return mark.words is None or _same(text[place[mark.start] : place[mark.end]], mark.words)
+    return mark.name is None or _same(text[place[mark.start] : place[mark.end]], mark.name)
 
 
 def _around(text: str, first: int, last: int) -> tuple[int, int]:
