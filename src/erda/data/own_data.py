@@ -14,10 +14,11 @@ from functools import partial
 from pathlib import Path
 
 from erda.data.dataset import Dataset, data_checksum, relations_by_pair
-from erda.data.formats import annotation_tools, csv_examples, jsonl_examples, published_formats
+from erda.data.formats import annotation_tools, csv_examples
 from erda.data.formats.annotation_tools import brat_files
-from erda.data.formats.csv_examples import READ, csv_table, excel_table, is_excel, table_rows
-from erda.data.formats.jsonl_examples import example_to_json, read_relation_list
+from erda.data.formats.csv_examples import READ, is_excel, table_rows
+from erda.data.formats.jsonl_examples import JSONL, example_to_json, marked_rows, read_relation_list
+from erda.data.formats.published_formats import CFRL, fewrel_rows, tacred_rows
 from erda.data.formats.row_collector import Format, Reading, collect_rows
 from erda.errors import SHOWN_FAULTS, DataError, SettingsError, counted, one_line, unknown_name
 from erda.files import check_output, refuse_existing, write_lines
@@ -25,21 +26,24 @@ from erda.text.descriptions import readable_name
 from erda.text.reading import read_start
 from erda.types import Example, Relation
 
-FORMATS = {
-    "brat": Format(annotation_tools.brat_rows, annotation_tools.BRAT),
-    "cfrl": Format(published_formats.cfrl_rows, published_formats.CFRL, published=True),
-    "csv": Format(partial(table_rows, csv_table), csv_examples.EXPECTED),
-    "fewrel": Format(published_formats.fewrel_rows, published_formats.FEWREL, published=True),
-    "jsonl": Format(jsonl_examples.jsonl_rows, jsonl_examples.JSON_LINES),
-    "labelstudio": Format(annotation_tools.labelstudio_rows, annotation_tools.LABEL_STUDIO),
-    "marked": Format(jsonl_examples.marked_rows, jsonl_examples.MARKED_LINES),
-    "prodigy": Format(annotation_tools.prodigy_rows, annotation_tools.PRODIGY),
-    "tacred": Format(published_formats.tacred_rows, published_formats.TACRED, published=True),
-    "xlsx": Format(partial(table_rows, excel_table), csv_examples.EXPECTED),
-}
+TABLE = "a header with 'text' and a row for each example"
+TASKS = "an array of tasks with 'data' and 'annotations' (export format JSON)"
+_ALL = (
+    Format("brat", annotation_tools.brat_rows, "brat annotations, one per line"),
+    CFRL,
+    Format("csv", partial(table_rows, csv_examples.csv_table), TABLE),
+    Format("fewrel", fewrel_rows, "an object that maps relation ids to arrays of examples", published=True),
+    JSONL,
+    Format("labelstudio", annotation_tools.labelstudio_rows, TASKS),
+    Format("marked", marked_rows, "one sentence per line, with its entities in [[ ]] and {{ }}"),
+    Format("prodigy", annotation_tools.prodigy_rows, "one JSON object per line, as written by 'prodigy db-out'"),
+    Format("tacred", tacred_rows, "an array of objects with 'token', 'subj_start' and so on", published=True),
+    Format("xlsx", partial(table_rows, csv_examples.excel_table), TABLE),
+)
+FORMATS = {one.name: one for one in _ALL}
+TABLES = ("csv", "xlsx")  # formats with columns
 ENDINGS = tuple(f"{kind}{packed}" for kind in (".jsonl", ".json", ".csv") for packed in ("", ".gz", ".bz2"))
 SPREADSHEETS = (".xls", ".ods", ".numbers")  # not read; .xlsx is
-TABLES = {"csv": csv_table, "xlsx": excel_table}  # formats with columns
 POOLS = ("train", "validation", "test")
 _ROW_KEYS = re.compile(r'\{\s*"(?:tokens|text|head|tail|relation|id|source)"')
 _FEWREL = re.compile(r'\{\s*"[^"]*"\s*:\s*\[')
@@ -66,16 +70,9 @@ def read_examples(
     each row.
     """
     path = Path(path)
-    format = format_of(path, format, columns)
-    known = named_format(format, columns)
+    known = format_of(path, format, columns)
     listed = set() if known.published else {relation.id for relation in relations_beside(path)}
-    return collect_rows(path, format, known, relations=listed or None, no_relation=no_relation, tick=tick)
-
-
-def named_format(name: str, columns: Mapping[str, str] | None = None) -> Format:
-    """Return a format by its name; `columns` renames the columns of a table."""
-    found = FORMATS[name]
-    return replace(found, rows=partial(table_rows, TABLES[name], renamed=columns)) if columns else found
+    return collect_rows(path, known, relations=listed or None, no_relation=no_relation, tick=tick)
 
 
 def refuse_spreadsheet(path: Path) -> None:
@@ -84,29 +81,31 @@ def refuse_spreadsheet(path: Path) -> None:
         raise DataError(f"{path}: {path.suffix} is not read; save it as .xlsx or CSV (UTF-8) and name that file.")
 
 
-def format_of(path: Path, format: str | None = None, columns: Mapping[str, str] | None = None) -> str:
+def format_of(path: Path, name: str | None = None, columns: Mapping[str, str] | None = None) -> Format:
     """Return the named format, or detect the format of a file. Only a table has `columns`."""
-    if format is not None and format not in FORMATS:
-        raise SettingsError(unknown_name("format", format, FORMATS))
+    if name is not None and name not in FORMATS:
+        raise SettingsError(unknown_name("format", name, FORMATS))
     refuse_spreadsheet(path)
-    if is_excel(path) and format is None:
-        format = "xlsx"
+    if is_excel(path) and name is None:
+        name = "xlsx"
     if not columns:
-        return format or detect_format(path)
-    if format not in (None, *TABLES):
-        raise SettingsError(f"--columns: only tables ({', '.join(TABLES)}) have columns, not '{format}'.")
-    for name in columns:
-        if name not in READ:
-            raise SettingsError(f"--columns: {unknown_name('column', name, READ)}")
-    return format or "csv"
+        return FORMATS[name or detect_format(path)]
+    if name not in (None, *TABLES):
+        raise SettingsError(f"--columns: only tables ({', '.join(TABLES)}) have columns, not '{name}'.")
+    for column in columns:
+        if column not in READ:
+            raise SettingsError(f"--columns: {unknown_name('column', column, READ)}")
+    table = FORMATS[name or "csv"]
+    return replace(table, rows=partial(table.rows, renamed=columns))
 
 
-def own_format(path: Path, format: str | None, columns: Mapping[str, str] | None = None) -> str:
+def own_format(path: Path, name: str | None, columns: Mapping[str, str] | None = None) -> Format:
     """Return the format of a file that can be read row by row."""
-    found = format_of(path, format, columns)
-    if FORMATS[found].published:
+    found = format_of(path, name, columns)
+    if found.published:
         raise SettingsError(
-            f"{path}: is '{found}', which is not read row by row; run first: erda data convert {path} --out OUT.jsonl"
+            f"{path}: is '{found.name}', which is not read row by row; "
+            f"run first: erda data convert {path} --out OUT.jsonl"
         )
     return found
 

@@ -36,16 +36,13 @@ from erda.text.reading import Faults, JsonWalk, read_lines
 from erda.types import NO_RELATION, Example, Span
 
 NOT_ANNOTATED = "no relation is annotated"
-BRAT = "brat annotations, one per line"
 IN_PIECES = "an entity has several fragments"
 EVENT = "an argument is an event"
 _ENTITY = re.compile(r"\S+ (\d{1,12}) (\d{1,12})((?:;\d+ \d+)*)")
 _RELATION = re.compile(r"(\S+) \S+?:(\S+) \S+?:(\S+)\s*")
 _REFERENCE = re.compile(r"Reference (\S+) (\S+)")
-LABEL_STUDIO = "an array of tasks with 'data' and 'annotations' (export format JSON)"
 UNTYPED = "entity"  # the label of a region whose entity has no type
 CANCELLED = "the annotation was skipped"
-PRODIGY = "one JSON object per line, as written by 'prodigy db-out'"
 NOT_ACCEPTED = "the row was not accepted"
 AMBIGUOUS = "the row was rejected and has several relations"
 

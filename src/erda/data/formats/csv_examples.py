@@ -29,7 +29,6 @@ from erda.text.marks import Mark, example_from_marks, example_from_text, example
 from erda.text.reading import LEAST_BOUND, MAX_LINE, MOST_UNPACKED, Faults, opened, read_lines
 from erda.types import Example
 
-EXPECTED = "a header with 'text' and a row for each example"
 OFFSETS = ("head_start", "head_end", "tail_start", "tail_end")
 WRITTEN = ("id", "text", "relation", "head_id", "tail_id", "source")
 READ = frozenset((*WRITTEN, *OFFSETS, "head", "tail", "head_type", "tail_type", "holds"))

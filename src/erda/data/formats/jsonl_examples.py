@@ -26,9 +26,7 @@ from erda.text.marks import Mark, example_from_marks, example_from_text, marks_o
 from erda.text.reading import Faults, JsonWalk, read_lines
 from erda.types import Entity, Example, Relation, Span
 
-JSON_LINES = "one JSON object per line"
 Text = StrictStr | None
-MARKED_LINES = "one sentence per line, with its entities in [[ ]] and {{ }}"
 
 
 def _number_as_text(given: object) -> object:
@@ -79,7 +77,7 @@ class ExampleRow:
 
 def read_jsonl(path: Path, relations: Collection[str] | None = None) -> Reading:
     """Read the examples of a JSONL file with `collect_rows`. A row without `id` gets `<file>:<line>`."""
-    return collect_rows(path, "jsonl", Format(jsonl_rows, JSON_LINES), relations=relations)
+    return collect_rows(path, JSONL, relations=relations)
 
 
 def jsonl_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
@@ -89,6 +87,9 @@ def jsonl_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
         if line and not line.isspace():
             read = partial(_read_line, line, f"{stem}:{number}")
             yield SourceRow(number, read, columns=partial(other_fields, line), id=partial(own_id, line))
+
+
+JSONL = Format("jsonl", jsonl_rows, "one JSON object per line")
 
 
 def own_id(line: str) -> str | None:

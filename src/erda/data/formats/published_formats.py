@@ -26,9 +26,6 @@ from erda.text.reading import Faults, JsonWalk, read_lines
 from erda.types import Entity, Example, Span
 
 N_FIELDS = 9
-CFRL = f"tab-separated lines of {N_FIELDS} fields"
-FEWREL = "an object that maps relation ids to arrays of examples"
-TACRED = "an array of objects with 'token', 'subj_start' and so on"
 _FEWREL = "Expected {tokens: [word, ...], h: [name, id, [[index, ...], ...]], t: [name, id, ...]}."
 ALL_OVERLAP = "head and tail overlap in every mention"
 Indices = Annotated[list[StrictInt], Field(min_length=1)]
@@ -42,7 +39,7 @@ def read_cfrl(path: Path, relations: Mapping[str, str]) -> Reading:
     """Read a split file with its candidate lists. `relations` maps the file's relation indices ("1" to "80") to ids."""
     candidates: Candidates = []
     rows = partial(cfrl_rows, relations=relations, candidates=candidates)
-    return replace(collect_rows(path, "cfrl", Format(rows, CFRL, published=True)), candidates=tuple(candidates))
+    return replace(collect_rows(path, replace(CFRL, rows=rows)), candidates=tuple(candidates))
 
 
 def cfrl_rows(
@@ -56,6 +53,9 @@ def cfrl_rows(
     prefix = f"{path.parent.name}/{path.name.split('.')[0]}"
     for number, line in read_lines(path, faults):
         yield SourceRow(number, partial(_cfrl_example, line, f"{prefix}:{number}", relations, candidates))
+
+
+CFRL = Format("cfrl", cfrl_rows, f"tab-separated lines of {N_FIELDS} fields", published=True)
 
 
 def _cfrl_example(

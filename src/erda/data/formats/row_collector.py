@@ -78,13 +78,14 @@ class SourceRow:
     id: Callable[[], str | None] = lambda: None
 
 
-RowReader = Callable[[Path, Faults], Iterator[SourceRow]]
+RowReader = Callable[..., Iterator[SourceRow]]  # of a path and `Faults`; that of a table also takes `renamed`
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
     """A format of files: its row reader, and the expected content. In `published` files, duplicates stay."""
 
+    name: str
     rows: RowReader
     expected: str
     published: bool = False
@@ -92,14 +93,13 @@ class Format:
 
 def collect_rows(
     path: Path,
-    name: str,
     format: Format,
     *,
     relations: Collection[str] | None = None,
     no_relation: Collection[str] = (),
     tick: Callable[[], object] = lambda: None,
 ) -> Reading:
-    """Read a file in the format `name`; raise `DataError` if it has faults or no rows.
+    """Read a file in a format; raise `DataError` if it has faults or no rows.
 
     A duplicate is kept once, except in published files; both its lines are in `Reading.duplicates`. In a user's file,
     a relation outside `relations` (the known relation ids) is a fault, and so is a repeated example id. `tick` is
@@ -143,7 +143,7 @@ def collect_rows(
         raise DataError(f"{path}: the file is empty; expected {format.expected}.")
     return Reading(
         path,
-        name,
+        format.name,
         tuple(examples),
         tuple(unrelated),
         duplicates=tuple(duplicates),
