@@ -117,8 +117,6 @@ class Source:
         rows: list[CorpusRow] = []
         tally, number = Tally(), skip
         for number, unit in read_lines(self.path, skip=skip, meter=self.meter):
-            if number <= skip:
-                continue
             rows += self.rows(number, unit, tally)
             if number % self.batch_size == 0:
                 yield SourceBatch(number, rows, tally)

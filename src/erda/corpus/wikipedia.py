@@ -75,8 +75,7 @@ class WikipediaSource(Source):
         groups = iter(lambda: tuple(islice(left, BATCH_PAGES)), ())
         parse = partial(parse_pages, wiki=wiki, settings=self.settings)
         n_workers = self.settings.workers
-        found = _in_workers(parse, groups, n_workers) if n_workers > 1 else map(parse, groups)
-        yield from found
+        yield from _in_workers(parse, groups, n_workers) if n_workers > 1 else map(parse, groups)
 
 
 def _events(path: Path, meter: Meter) -> Iterator[ElementTree.Element]:

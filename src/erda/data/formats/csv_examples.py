@@ -52,9 +52,8 @@ def table_rows(
     table = open_table(path)
     if not table.names:
         return
-    columns, fault = renamed_columns(table.columns, renamed or {})
-    fault = fault or _header_fault(columns, table.columns)
-    if fault:
+    columns = renamed_columns(path, table.columns, renamed or {})
+    if fault := _header_fault(columns, table.columns):
         raise DataError(f"{path}:1: {fault}")
     stem = path.name.split(".")[0]
     for row in table.rows:
@@ -93,13 +92,13 @@ def without_formula(text: str) -> str:
     return _UNGUARDED.sub("'", text)
 
 
-def renamed_columns(found: Sequence[str], renamed: Mapping[str, str]) -> tuple[list[str], str]:
-    """Return the columns by our names, and a fault if a named column does not exist."""
+def renamed_columns(path: Path, found: Sequence[str], renamed: Mapping[str, str]) -> list[str]:
+    """Return the columns by our names; a named column that does not exist raises."""
     sources = {" ".join(source.split()).lower(): name for name, source in renamed.items()}
     missing = [source for source in sources if source not in found]
     if missing:
-        return [], f"the header has no column '{missing[0]}' ({', '.join(found)[:200]})."
-    return [sources.get(name, "" if name in renamed else name) for name in found], ""
+        raise DataError(f"{path}:1: the header has no column '{missing[0]}' ({', '.join(found)[:200]}).")
+    return [sources.get(name, "" if name in renamed else name) for name in found]
 
 
 def _header_fault(columns: Sequence[str], found: Sequence[str]) -> str:
@@ -232,7 +231,8 @@ def excel_table(path: Path) -> SourceTable:
     rows = _excel_rows(path)
     header = next(rows, TableRow(1, []))
     names = [name.strip() for name in header.fields]
-    return SourceTable(names, (TableRow(row.line, _padded(row.fields, len(names))) for row in rows))
+    blank = [""] * len(names)  # Excel stores no empty cells at the end of a row
+    return SourceTable(names, (replace(row, fields=row.fields + blank[len(row.fields) :]) for row in rows))
 
 
 def _excel_rows(path: Path) -> Iterator[TableRow]:
@@ -289,8 +289,3 @@ def _without_empty_end(fields: list[str]) -> list[str]:
     while fields and not fields[-1].strip():
         fields.pop()
     return fields
-
-
-def _padded(fields: Sequence[str], n: int) -> list[str]:
-    """Excel stores no empty cells at the end of a row."""
-    return [*fields, *[""] * (n - len(fields))]
