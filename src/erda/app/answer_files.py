@@ -317,7 +317,7 @@ def _read(row: SourceRow | Unread) -> tuple[int, Example | Unread]:
         fault = example
     except DataError as error:
         fault = str(error)
-    return row.line, Unread(row.line, f"{row.where}{fault}", row.id())
+    return row.line, Unread(row.line, f"{row.where}{fault}", row.id() or None)
 
 
 def _ahead(batches: Iterator[list[Asked]]) -> Iterator[list[Asked]]:

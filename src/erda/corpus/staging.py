@@ -19,6 +19,7 @@ import numpy as np
 from erda.corpus.corpus_store import (
     LOOKUP_TYPES,
     CorpusPart,
+    CorpusRow,
     StoredFile,
     file_list,
     find_checked,
@@ -26,7 +27,7 @@ from erda.corpus.corpus_store import (
     write_checked,
 )
 from erda.corpus.exclude import NEAR, Excluded
-from erda.corpus.sources import CorpusRow, Source, Tally
+from erda.corpus.sources import Source, Tally
 from erda.errors import one_line
 from erda.files import decode_json, whole_file
 from erda.text.keys import EntityPair, entity_key, lookup_keys, sentence_key

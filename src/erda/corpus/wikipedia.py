@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
-from erda.corpus.sources import BuildSettings, CorpusRow, Source, SourceBatch, Tally, pair_rows
+from erda.corpus.corpus_store import CorpusRow
+from erda.corpus.sources import BuildSettings, Source, SourceBatch, Tally, pair_rows
 from erda.errors import DataError
 from erda.text.keys import TaggedSentence
 from erda.text.reading import Meter, opened

@@ -62,12 +62,8 @@ def table_rows(
         elif any(field.strip() for field in row.fields):
             own = {name: field for name, field in zip(table.names, row.fields, strict=False) if name.lower() != "id"}
             read = partial(_read, columns, row.fields, f"{stem}:{row.line}")
-            number = dict(zip(columns, row.fields, strict=False)).get("id", "").strip()
-            yield SourceRow(row.line, read, columns=partial(dict, own), id=partial(_or_none, number))
-
-
-def _or_none(text: str) -> str | None:
-    return text or None
+            said = dict(zip(columns, map(str.strip, row.fields), strict=False))
+            yield SourceRow(row.line, read, columns=partial(dict, own), id=partial(said.get, "id"))
 
 
 def csv_lines(examples: Iterable[Example], counterexamples: Sequence[Example] = ()) -> Iterator[str]:

@@ -42,16 +42,6 @@ SpanRow = Annotated[list[StrictInt], Field(min_length=2, max_length=2)]
 
 
 @dataclass(frozen=True, slots=True)
-class EntityRow:
-    """An entity of a text."""
-
-    span: SpanRow
-    name: Text = None
-    id: Identifier = None
-    type: Text = None
-
-
-@dataclass(frozen=True, slots=True)
 class EndRow:
     """Head or tail of an example: a span, or the name of its first mention in the text."""
 
@@ -59,6 +49,13 @@ class EndRow:
     name: Text = None
     id: Identifier = None
     type: Text = None
+
+
+@dataclass(frozen=True, slots=True)
+class EntityRow(EndRow):
+    """An entity of a text."""
+
+    span: SpanRow
 
 
 @dataclass(frozen=True, slots=True)
