@@ -174,13 +174,11 @@ def labelstudio_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
             faults.add(line, f"task {index}: {error}")
             continue
         where = f"task {index if task.id is None else task.id}: "
-        n_rows = 0
-        for annotation in task.annotations or task.completions or ():
-            for read in _readers(task, annotation):
-                n_rows, number = n_rows + 1, next(numbers)
-                yield SourceRow(line, partial(read, f"{stem}:{number}"), where, number)
-        if not n_rows:
-            yield SourceRow(line, lambda: NOT_ANNOTATED, where, next(numbers))
+        annotations = task.annotations or task.completions or ()
+        readers = [read for annotation in annotations for read in _readers(task, annotation)]
+        for read in readers or [lambda example_id: NOT_ANNOTATED]:
+            number = next(numbers)
+            yield SourceRow(line, partial(read, f"{stem}:{number}"), where, number)
     walk.end()
 
 
