@@ -72,7 +72,8 @@ def read_examples(
     path = Path(path)
     known = format_of(path, format, columns)
     listed = set() if known.published else {relation.id for relation in relations_beside(path)}
-    return collect_rows(path, known, relations=listed or None, no_relation=no_relation, tick=tick)
+    none = () if known is CFRL else no_relation  # CFRL numbers its relations; no number means none
+    return collect_rows(path, known, relations=listed or None, no_relation=none, tick=tick)
 
 
 def refuse_spreadsheet(path: Path) -> None:
