@@ -75,7 +75,7 @@ class Excluded:
         places = np.flatnonzero(self._runs.take(left, mode="clip") == runs)
         right = self._runs.searchsorted(runs[places], "right")
         found = zip(ends.searchsorted(places).tolist(), runs[places].tolist(), left[places], right, strict=True)
-        shared = {
+        shared = {  # texts with their excluded sentences and shared 8-grams
             (number, owner, run) for number, run, start, end in found for owner in self._owners[start:end].tolist()
         }
         for (number, owner), n in Counter((number, owner) for number, owner, _ in shared).items():

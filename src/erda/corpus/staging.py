@@ -196,7 +196,7 @@ def _resolve_redirects(connection: Any, sources: Sequence[StagedSource]) -> None
     """)
     tallies = {source.file: source.tally for source in sources}
     dropped = connection.execute("SELECT file, source FROM moved WHERE head_id = tail_id ORDER BY file, ordinal")
-    for file, place in dropped.fetchall():
+    for file, place in iter(dropped.fetchone, None):
         tallies[file].drop(SAME_ENTITY, place or "")
 
 
