@@ -27,17 +27,15 @@ GITHUB = "https://raw.githubusercontent.com"
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A public file at a pinned commit: its source, its target in the data folder, and its git blob id."""
+    """A public file at a pinned commit: its path on GitHub, its target in the data folder, and its git blob id."""
 
-    repository: str
-    commit: str
-    path: str
+    path: str  # repository, commit, and path in the repository
     target: str
     blob: str
 
     def url(self, mirror: str = GITHUB) -> str:
         """Return the download URL."""
-        return f"{mirror.rstrip('/')}/{self.repository}/{self.commit}/{self.path}"
+        return f"{mirror.rstrip('/')}/{self.path}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +111,7 @@ def _remote_files(parts: Iterable[str]) -> tuple[RemoteFile, ...]:
     """List the public files of some tables of `datasets.toml`."""
     return tuple(
         RemoteFile(
-            source["repository"], source["commit"], f"{source['there']}/{name}", f"{source['here']}/{name}", blob
+            "/".join((source["repository"], source["commit"], source["there"], name)), f"{source['here']}/{name}", blob
         )
         for part in parts
         for source in CATALOGUE[part]
