@@ -167,13 +167,11 @@ def test_faults_are_reported_with_their_line(
     tmp_path: Path, format: str, lines: list[object], place: str, message: str
 ) -> None:
     path = tmp_path / "x"
-    read = partial(read_examples, format=format)
-    if format == "cfrl":
-        path.write_text("\n".join(map(str, lines)), encoding="utf-8")
-        read = partial(read_cfrl, relations={"1": "P1", "2": "P2", "3": "P3"})
-    else:
-        array = "[" + ",\n".join(map(json.dumps, lines)) + "]"
-        path.write_text(f'{{"P1": {array}}}' if format == "fewrel" else array, encoding="utf-8")
+    array = "[" + ",\n".join(map(json.dumps, lines)) + "]"
+    contents = {"cfrl": "\n".join(map(str, lines)), "fewrel": f'{{"P1": {array}}}', "tacred": array}
+    path.write_text(contents[format], encoding="utf-8")
+    relations = {"1": "P1", "2": "P2", "3": "P3"}
+    read = partial(read_cfrl, relations=relations) if format == "cfrl" else partial(read_examples, format=format)
     with pytest.raises(DataError) as caught:
         read(path)
     assert str(caught.value).startswith(f"{path}{place}")
