@@ -35,7 +35,7 @@ from erda.encoders.contract import BackgroundFile, Encoder, UnlabelledFile, save
 from erda.errors import DataError
 from erda.files import data_folder, decode_json, read_bytes, read_json, write_json, write_lines
 from erda.methods.posterior import COMMON_NAMES, TEMPLATES, sentences_of
-from erda.text.spacy_tagger import UNUSED, token_tagger, type_of
+from erda.text.spacy_tagger import UNUSED, SpacyTagger, type_of
 from erda.types import EncoderSpec, Entity, Example, Relation, Span, pair_in_sentence
 
 HERE = Path(__file__).parent
@@ -224,7 +224,7 @@ def tag(tagger: Path) -> None:
     """Write the types of all mentions of the parts `TYPED`, by a spaCy model: the only step that needs spaCy."""
     import spacy
 
-    tags_of = token_tagger(spacy.load(tagger, exclude=[*UNUSED, "senter"]))
+    tags_of = SpacyTagger(spacy.load(tagger, exclude=[*UNUSED, "senter"])).tokens
     types = {name: list[tuple[str, str]]() for name in TYPED}
     for name, questions in (("dev", dev()), ("test", test())):
         documents = read_documents(name)

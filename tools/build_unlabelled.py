@@ -32,7 +32,7 @@ from erda.encoders.contract import UNLABELLED, Encoder, Unlabelled, save_backgro
 from erda.encoders.onnx_encoder import packaged_folder
 from erda.files import data_folder, decode_json, read_bytes, write_lines
 from erda.text.keys import entity_key
-from erda.text.spacy_tagger import UNUSED, Tag, token_tagger
+from erda.text.spacy_tagger import UNUSED, SpacyTagger, Tag
 from erda.types import Entity, Example, Span
 
 N_PAIRS, N_SAMPLE = 12_000, 4_000
@@ -144,7 +144,7 @@ class TaggedPairs:
         import spacy
 
         texts = list(sentences())
-        tagged = token_tagger(spacy.load(tagger, exclude=[*UNUSED, "senter"]))(texts)
+        tagged = SpacyTagger(spacy.load(tagger, exclude=[*UNUSED, "senter"])).tokens(texts)
         names = sorted({tag.type for tags in tagged for tag in tags})
         drawn = pairs_of(texts, tagged)
         used = {text: row for row, text in enumerate(dict.fromkeys(one.tokens for one in drawn))}

@@ -7,7 +7,7 @@ A `Span` counts tokens and excludes its end, as Python slices do.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, overload
 
@@ -177,9 +177,6 @@ class Predictions(Sequence[Prediction]):
         row = self.scores[index]
         ranked = (-row).argsort(kind="stable")
         return Prediction(tuple(self.relations[j] for j in ranked), tuple(float(row[j]) for j in ranked))
-
-    def __iter__(self) -> Iterator[Prediction]:
-        return (self[i] for i in range(len(self)))
 
     @property
     def best(self) -> list[str]:

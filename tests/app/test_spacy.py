@@ -82,10 +82,10 @@ def test_a_store_that_was_taught_nothing(store: Path, tmp_path: Path) -> None:
 def test_people_choose_the_tagger(extractor: Extractor, monkeypatch: pytest.MonkeyPatch) -> None:
     nlp, text = spacy.blank("en"), "the spacex car met Elon Musk at DeepMind ."
     nlp.add_pipe("entity_ruler").add_patterns([{"label": "ORG", "pattern": name} for name in ("the spacex", "Elon")])
-    monkeypatch.setattr("erda.app.entities.load_pipeline", lambda name: nlp)
+    monkeypatch.setattr("erda.text.spacy_tagger.load_pipeline", lambda name: nlp)
     monkeypatch.setattr("erda.app.entities.model_folder", lambda: None)
     monkeypatch.setattr("erda.app.entities.installed_pipeline", lambda: "en_toy")
-    entities._spacy_taggers.cache_clear()
+    entities.spacy_tagger.cache_clear()
     for asked, tagger, names in (
         ("", "spacy:en_toy+capitalised", {"spacex", "Elon Musk", "DeepMind"}),
         ("trained", "spacy:en_toy", {"spacex", "Elon"}),

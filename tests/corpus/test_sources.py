@@ -4,7 +4,8 @@ import json
 import pytest
 from toy_corpus import row, write_rows
 
-from erda.corpus.sources import BuildSettings, CorpusRow, Tally, open_source
+from erda.corpus.corpus_store import CorpusRow
+from erda.corpus.sources import BuildSettings, Tally, open_source
 from erda.corpus.wikipedia import Page, Wiki, n_unclosed, page_sentences, parse_pages
 from erda.errors import DataError, SettingsError
 from erda.text.names import NameTagger

@@ -1,7 +1,6 @@
 """The formats of published datasets: CFRL's split files, FewRel's JSON and TACRED's JSON."""
 
 import json
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +10,8 @@ from hypothesis import strategies as st
 from toy_examples import examples
 
 from erda.data.formats.jsonl_examples import read_relation_list
-from erda.data.formats.published_formats import read_cfrl, read_fewrel, read_tacred
+from erda.data.formats.published_formats import read_cfrl
+from erda.data.own_data import read_examples
 from erda.errors import DataError
 from erda.types import Example, Relation, Span
 
@@ -56,7 +56,7 @@ def test_cfrl_candidates_leave_out_gold_and_ids_name_the_line(tmp_path: Path) ->
     assert [example.id for example in reading.examples] == ["5-shot/test_0:1", "5-shot/test_0:2"]
     assert reading.candidates == (("P1", "P3"), ("P1", "P3"))
     assert reading.duplicates == ((2, 1),)
-    assert read_cfrl(path).examples[0].relation == "2"
+    assert read_examples(path, "cfrl").examples[0].relation == "2"
 
 
 # -- FewRel ------------------------------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ def test_fewrel_round_trip(
         for example in written
     ]
     path.write_text(json.dumps({"P1": rows[:2], "P2": rows[2:]}, indent=indent), encoding="utf-8")
-    read = read_fewrel(path).examples
+    read = read_examples(path, "fewrel").examples
     assert [(e.tokens, e.head, e.tail) for e in read] == [(e.tokens, e.head, e.tail) for e in written]
     assert [example.relation for example in read] == ["P1"] * len(rows[:2]) + ["P2"] * len(rows[2:])
     assert [example.id for example in read] == [f"train_wiki:{number}" for number in range(1, len(rows) + 1)]
@@ -91,12 +91,12 @@ def write_fewrel(path: Path, *rows: object) -> Path:
 
 def test_fewrel_drops_blank_tokens_and_uses_the_first_mentions_that_do_not_overlap(tmp_path: Path) -> None:
     row = {"tokens": ["Ann", " ", "met", "\u00a0", "Bob", "Lee"], "h": ["ann", "Q1", [[0]]], "t": ["b", "Q2", [[4, 5]]]}
-    (example,) = read_fewrel(write_fewrel(tmp_path / "x.json", row)).examples
+    (example,) = read_examples(write_fewrel(tmp_path / "x.json", row), "fewrel").examples
     assert example.tokens == ("Ann", "met", "Bob", "Lee")
     assert example.tail.span == Span(2, 4)
     several = {**FEWREL_ROW, "h": ["ann", "Q1", [[0, 1], [1]]], "t": ["b", "Q2", [[0], [2]]]}
     never = {**FEWREL_ROW, "h": ["ann", "Q1", [[0, 1]]], "t": ["b", "Q2", [[1]]]}
-    reading = read_fewrel(write_fewrel(tmp_path / "x.json", several, never))
+    reading = read_examples(write_fewrel(tmp_path / "x.json", several, never), "fewrel")
     assert [(e.head.span, e.tail.span) for e in reading.examples] == [(Span(0, 2), Span(2, 3))]
     assert list(reading.left_out.values()) == [1]
 
@@ -107,7 +107,7 @@ def test_fewrel_drops_blank_tokens_and_uses_the_first_mentions_that_do_not_overl
 def test_tacred_ends_are_inclusive_and_no_relation_is_unrelated(tmp_path: Path) -> None:
     path = tmp_path / "train.json"
     path.write_text(json.dumps([TACRED_ROW, {**TACRED_ROW, "relation": "no_relation"}, TACRED_ROW]), encoding="utf-8")
-    reading = read_tacred(path)
+    reading = read_examples(path, "tacred")
     first = reading.examples[0]
     assert first.tokens == ("(", "Ann", "Lee", ")", "met", "Bob")
     assert (first.head.span, first.tail.span) == (Span(1, 3), Span(5, 6))
@@ -125,7 +125,7 @@ def test_tacred_round_trip(tmp_path_factory: pytest.TempPathFactory, example: Ex
     head, tail = example.head.span, example.tail.span
     ends = {"subj_start": head.start, "subj_end": head.end - 1, "obj_start": tail.start, "obj_end": tail.end - 1}
     path.write_text(json.dumps([{**TACRED_ROW, "token": list(example.tokens), **ends}]), encoding="utf-8")
-    (read,) = read_tacred(path).examples
+    (read,) = read_examples(path, "tacred").examples
     assert (read.tokens, read.head.span, read.tail.span) == (example.tokens, head, tail)
 
 
@@ -156,23 +156,22 @@ TACRED_FAULTS = [
 
 
 @pytest.mark.parametrize(
-    ("read", "lines", "place", "message"),
+    ("format", "lines", "place", "message"),
     [
-        *((read_cfrl, [LINE, LINE.replace(old, new)], ":2: ", said) for old, new, said in CFRL_FAULTS),
-        *((read_fewrel, [FEWREL_ROW, {**FEWREL_ROW, **new}], ":2: P1, row 2: ", said) for new, said in FEWREL_FAULTS),
-        *((read_tacred, [TACRED_ROW, {**TACRED_ROW, **new}], ":2: row 2: ", said) for new, said in TACRED_FAULTS),
+        *(("cfrl", [LINE, LINE.replace(old, new)], ":2: ", said) for old, new, said in CFRL_FAULTS),
+        *(("fewrel", [FEWREL_ROW, {**FEWREL_ROW, **new}], ":2: P1, row 2: ", said) for new, said in FEWREL_FAULTS),
+        *(("tacred", [TACRED_ROW, {**TACRED_ROW, **new}], ":2: row 2: ", said) for new, said in TACRED_FAULTS),
     ],
 )
 def test_faults_are_reported_with_their_line(
-    tmp_path: Path, read: Callable[..., object], lines: list[object], place: str, message: str
+    tmp_path: Path, format: str, lines: list[object], place: str, message: str
 ) -> None:
     path = tmp_path / "x"
-    if read is read_cfrl:
-        path.write_text("\n".join(map(str, lines)), encoding="utf-8")
-        read = partial(read_cfrl, relations={"1": "P1", "2": "P2", "3": "P3"})
-    else:
-        array = "[" + ",\n".join(map(json.dumps, lines)) + "]"
-        path.write_text(f'{{"P1": {array}}}' if read is read_fewrel else array, encoding="utf-8")
+    array = "[" + ",\n".join(map(json.dumps, lines)) + "]"
+    contents = {"cfrl": "\n".join(map(str, lines)), "fewrel": f'{{"P1": {array}}}', "tacred": array}
+    path.write_text(contents[format], encoding="utf-8")
+    relations = {"1": "P1", "2": "P2", "3": "P3"}
+    read = partial(read_cfrl, relations=relations) if format == "cfrl" else partial(read_examples, format=format)
     with pytest.raises(DataError) as caught:
         read(path)
     assert str(caught.value).startswith(f"{path}{place}")

@@ -1,13 +1,12 @@
 """Entities by a spaCy pipeline: types, sentences, and what cannot be loaded."""
 
 from pathlib import Path
-from threading import Lock
 from types import SimpleNamespace
 
 import pytest
 
 from erda.errors import ErdaError, ModelError, SettingsError
-from erda.text.spacy_tagger import batch_tagger, spacy_tagger
+from erda.text.spacy_tagger import SpacyTagger, spacy_tagger
 
 
 def document(text: str, *labelled: tuple[str, str]) -> SimpleNamespace:
@@ -23,8 +22,8 @@ def document(text: str, *labelled: tuple[str, str]) -> SimpleNamespace:
 def test_types_are_kept_numbers_are_not_and_sentences_are_ours() -> None:
     text = "Anna met 3 people in the New York. Bob slept."
     made = document(text, ("Anna", "PERSON"), ("3", "CARDINAL"), ("the New York", "GPE"), ("Bob", ""))
-    tag = batch_tagger(SimpleNamespace(pipe=lambda texts, **_: [made for _ in texts]), Lock())
-    ((first, second),) = tag([text])
+    tagger = SpacyTagger(SimpleNamespace(pipe=lambda texts, **_: [made for _ in texts]))
+    ((first, second),) = tagger.texts([text])
     assert [(one.name, one.type) for one in first.entities] == [("Anna", "PERSON"), ("New York", "GPE")]
     assert [(one.name, one.type) for one in second.entities] == [("Bob", None)]
     assert text[slice(*first.characters(first.entities[1].span))] == "New York"

@@ -31,7 +31,7 @@ from erda.app.version import TOP, Version
 from erda.data.formats.annotation_tools import brat_files
 from erda.data.formats.csv_examples import CSV_END, MOST_ROWS, csv_line, without_formula
 from erda.data.formats.row_collector import Rejected, RowReader, SourceRow
-from erda.data.own_data import own_format, row_reader
+from erda.data.own_data import own_format
 from erda.errors import DataError, SettingsError, WriteError, require
 from erda.files import cannot_write, check_output, refuse_existing, whole_file, write_bytes, write_lines
 from erda.graph import FORMATS, Aliases, graph_file
@@ -231,10 +231,9 @@ def ask_rows(
     min_confidence: float | None = None,
 ) -> FileQuestions:
     """Answer every row of a file in any of a user's own formats; `columns` as in `read_examples`."""
-    format = own_format(path, format, columns)
-    files = (path, *(brat_files(path) if format == "brat" else ()))
-    reader = row_reader(format, columns)
-    return FileQuestions(path, files, partial(_answer_rows, version, path, reader, top=top, least=min_confidence))
+    found = own_format(path, format, columns)
+    files = (path, *(brat_files(path) if found.name == "brat" else ()))
+    return FileQuestions(path, files, partial(_answer_rows, version, path, found.rows, top=top, least=min_confidence))
 
 
 def ask_text(
@@ -318,7 +317,7 @@ def _read(row: SourceRow | Unread) -> tuple[int, Example | Unread]:
         fault = example
     except DataError as error:
         fault = str(error)
-    return row.line, Unread(row.line, f"{row.where}{fault}", row.id())
+    return row.line, Unread(row.line, f"{row.where}{fault}", row.id() or None)
 
 
 def _ahead(batches: Iterator[list[Asked]]) -> Iterator[list[Asked]]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from threading import Lock
 
 from erda.app.questions import CAPITALS, GIVEN, NAMES, Tagged
 from erda.data.entity_model import GET, PIPELINE, model_folder
@@ -19,7 +18,7 @@ from erda.text.keys import TaggedSentence
 from erda.text.marks import Mark, check_text
 from erda.text.names import CapitalisedTagger, NameTagger
 from erda.text.sentences import split_sentences, tokens_of, words_at
-from erda.text.spacy_tagger import BatchTagger, TokenTagger, batch_tagger, load_pipeline, token_tagger, with_capitals
+from erda.text.spacy_tagger import TokenTagger, spacy_tagger, with_capitals
 from erda.types import Entity, Span
 
 TAGGERS, AND_CAPITALS = ("both", "trained", "capitals"), f"+{CAPITALS}"
@@ -68,7 +67,7 @@ class Finder:
         capitals = CapitalisedTagger(taught)
         each: Iterable[Iterable[TaggedSentence]] = map(capitals, texts)
         if self.pipeline:
-            each = _spacy_taggers(self.pipeline)[1](texts)
+            each = spacy_tagger(self.pipeline).texts(texts)
         if self.name.endswith(AND_CAPITALS):
             pairs = zip(texts, each, strict=True)
             each = ([with_capitals(text, one, capitals) for one in own] for text, own in pairs)
@@ -77,7 +76,7 @@ class Finder:
     @property
     def of_tokens(self) -> TokenTagger | None:
         """The tagger that adds types to taught examples; None where no pipeline runs."""
-        return _spacy_taggers(self.pipeline)[0] if self.pipeline else None
+        return spacy_tagger(self.pipeline).tokens if self.pipeline else None
 
 
 def find_tagger() -> Finder:
@@ -107,13 +106,6 @@ def installed_pipeline() -> str | None:
 @cache
 def _listed_pipelines() -> frozenset[str]:
     return frozenset(entry_points(group="spacy_models").names)
-
-
-@lru_cache(maxsize=2)
-def _spacy_taggers(pipeline: str | Path) -> tuple[TokenTagger, BatchTagger]:
-    """The taggers of tokens and of texts, which share a loaded pipeline and its lock."""
-    loaded, lock = load_pipeline(pipeline), Lock()  # spaCy does not guarantee thread safety
-    return token_tagger(loaded, lock), batch_tagger(loaded, lock)
 
 
 def _marked(text: str, marks: Sequence[Mark]) -> Iterator[TaggedSentence]:

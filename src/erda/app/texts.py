@@ -106,11 +106,10 @@ def _table_rows(path: Path, renamed: Mapping[str, str]) -> Iterator[TextLine]:
         if name not in COLUMNS:
             raise SettingsError(f"--columns: {unknown_name('column', name, COLUMNS)}")
     table = read_table(path)
-    columns, fault = renamed_columns(table.columns, renamed)
-    if not fault and "text" not in columns:
-        fault = f"the header has no column 'text' ({', '.join(table.names)[:200]}); name yours: --columns text=NAME."
-    if fault:
-        raise DataError(f"{path}:1: {fault}")
+    columns = renamed_columns(path, table.columns, renamed)
+    if "text" not in columns:
+        shown = ", ".join(table.names)[:200]
+        raise DataError(f"{path}:1: the header has no column 'text' ({shown}); name yours: --columns text=NAME.")
     for one in table.rows:
         row = dict(zip(columns, one.fields, strict=False))
         if one.fault:

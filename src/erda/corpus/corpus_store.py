@@ -14,10 +14,10 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -33,10 +33,48 @@ _FULL_TEXT = ("no space left", "file too large", "quota exceeded", "disk full", 
 _RETRY = "Finished work is kept; run the same command again."
 NO_ROWS = np.empty(0, np.int64)
 LOOKUP_TYPES = (np.dtype(np.uint64), np.dtype(np.int64))  # of the sorted keys and of their rows
-_FIELDS = (
-    "row, sentence, text, head_name, head_start, head_end, head_id, tail_name, tail_start, tail_end, tail_id, "
-    "relation, source"
-)
+
+
+class CorpusRow(NamedTuple):
+    """One sentence with one ordered entity pair. Spans count the tokens of `text`, separated by single spaces."""
+
+    text: str
+    head_name: str
+    head_id: str | None
+    head_start: int
+    head_end: int
+    tail_name: str
+    tail_id: str | None
+    tail_start: int
+    tail_end: int
+    relation: str | None
+    source: str | None
+
+    @classmethod
+    def of(cls, example: Example) -> CorpusRow:
+        """Convert an example; a token that contains spaces becomes several tokens."""
+        words: list[str] = []
+        places = [0]  # index of the first word of each token, and the end
+        for token in example.tokens:
+            words += token.split()
+            places.append(len(words))
+        pair = example.head, example.tail
+        head, tail = (replace(one, span=Span(places[one.span.start], places[one.span.end])) for one in pair)
+        return cls(" ".join(words), *entity_columns(head), *entity_columns(tail), example.relation, example.source)
+
+    def example(self, example_id: str) -> Example:
+        """Return the row as an example."""
+        head = Entity(self.head_name, Span(self.head_start, self.head_end), self.head_id)
+        tail = Entity(self.tail_name, Span(self.tail_start, self.tail_end), self.tail_id)
+        return Example(tuple(self.text.split(" ")), head, tail, self.relation, example_id, self.source)
+
+
+def entity_columns(entity: Entity) -> tuple[str, str | None, int, int]:
+    """Return the columns of an entity, in the order of `CorpusRow`."""
+    return entity.name, entity.id, entity.span.start, entity.span.end
+
+
+_FIELDS = ", ".join(("row", "sentence", *CorpusRow._fields))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +175,8 @@ class CorpusStore:
 
 
 def _sentence(record: Sequence[Any]) -> CorpusSentence:
-    row, key, text, *pair, relation, source = record
-    head, tail = (Entity(name, Span(start, end), its_id) for name, start, end, its_id in (pair[:4], pair[4:]))
-    return CorpusSentence(row, key, Example(tuple(text.split(" ")), head, tail, relation, f"corpus:{row}", source))
+    row, key, *columns = record
+    return CorpusSentence(row, key, CorpusRow(*columns).example(f"corpus:{row}"))
 
 
 # -- DuckDB, for data larger than memory ------------------------------------------------------------------------------

@@ -74,13 +74,12 @@ class Excluded:
         left = self._runs.searchsorted(runs)
         places = np.flatnonzero(self._runs.take(left, mode="clip") == runs)
         right = self._runs.searchsorted(runs[places], "right")
-        shared: dict[int, set[tuple[int, int]]] = {}  # text -> (excluded sentence, shared 8-gram)
-        for number, run, start, end in zip(ends.searchsorted(places), runs[places], left[places], right, strict=True):
-            for owner in self._owners[start:end].tolist():
-                shared.setdefault(int(number), set()).add((owner, int(run)))
-        for number, found in shared.items():
-            counts = Counter(owner for owner, _ in found)
-            if any(n >= self._needed[owner] for owner, n in counts.items()):
+        found = zip(ends.searchsorted(places).tolist(), runs[places].tolist(), left[places], right, strict=True)
+        shared = {  # texts with their excluded sentences and shared 8-grams
+            (number, owner, run) for number, run, start, end in found for owner in self._owners[start:end].tolist()
+        }
+        for (number, owner), n in Counter((number, owner) for number, owner, _ in shared).items():
+            if n >= self._needed[owner]:
                 rejected.setdefault(texts[number], NEAR)
         return rejected
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType, NoneType
 from typing import Any, Literal, NamedTuple
 
 from pydantic_core import from_json
 
+from erda.corpus.corpus_store import CorpusRow, entity_columns
 from erda.data.entity_model import GET, NAME, model_folder
 from erda.data.formats.jsonl_examples import example_from_json
 from erda.errors import DataError, SettingsError
@@ -19,7 +20,6 @@ from erda.text.keys import TaggedSentence, ordered_pairs
 from erda.text.names import NameTagger
 from erda.text.reading import Meter, read_lines, read_names
 from erda.text.spacy_tagger import Tagger, spacy_tagger
-from erda.types import Entity, Example, Span
 
 SHOWN_PLACES = 3
 
@@ -35,38 +35,6 @@ class BuildSettings(Settings):
     exclude_overlap: Fraction = 0.5  # share of word 8-grams that makes a near-duplicate; 0 accepts near-duplicates
     workers: Count = 1  # processes that parse wikitext
     memory: str = "2GB"  # for sorting
-
-
-class CorpusRow(NamedTuple):
-    """One sentence with one ordered entity pair. Spans count the tokens of `text`, separated by single spaces."""
-
-    text: str
-    head_name: str
-    head_id: str | None
-    head_start: int
-    head_end: int
-    tail_name: str
-    tail_id: str | None
-    tail_start: int
-    tail_end: int
-    relation: str | None
-    source: str | None
-
-    @classmethod
-    def of(cls, example: Example) -> CorpusRow:
-        """Convert an example; a token that contains spaces becomes several tokens."""
-        words: list[str] = []
-        places = [0]  # index of the first word of each token, and the end
-        for token in example.tokens:
-            words += token.split()
-            places.append(len(words))
-        pair = example.head, example.tail
-        head, tail = (replace(one, span=Span(places[one.span.start], places[one.span.end])) for one in pair)
-        return cls(" ".join(words), *_columns(head), *_columns(tail), example.relation, example.source)
-
-
-def _columns(entity: Entity) -> tuple[str, str | None, int, int]:
-    return entity.name, entity.id, entity.span.start, entity.span.end
 
 
 @dataclass
@@ -117,8 +85,6 @@ class Source:
         rows: list[CorpusRow] = []
         tally, number = Tally(), skip
         for number, unit in read_lines(self.path, skip=skip, meter=self.meter):
-            if number <= skip:
-                continue
             rows += self.rows(number, unit, tally)
             if number % self.batch_size == 0:
                 yield SourceBatch(number, rows, tally)
@@ -143,7 +109,7 @@ def pair_rows(
     tally.drop("pair over max_pairs", source or "", n=pairs.n_left_out)
     text = " ".join(sentence.tokens)
     for pair in pairs.examples:
-        yield CorpusRow(text, *_columns(pair.head), *_columns(pair.tail), None, source)
+        yield CorpusRow(text, *entity_columns(pair.head), *entity_columns(pair.tail), None, source)
 
 
 # -- tagged JSONL ------------------------------------------------------------------------------------------------------

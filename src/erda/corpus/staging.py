@@ -12,13 +12,14 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from erda.corpus.corpus_store import (
     LOOKUP_TYPES,
     CorpusPart,
+    CorpusRow,
     StoredFile,
     file_list,
     find_checked,
@@ -26,7 +27,7 @@ from erda.corpus.corpus_store import (
     write_checked,
 )
 from erda.corpus.exclude import NEAR, Excluded
-from erda.corpus.sources import CorpusRow, Source, Tally
+from erda.corpus.sources import Source, Tally
 from erda.errors import one_line
 from erda.files import decode_json, whole_file
 from erda.text.keys import EntityPair, entity_key, lookup_keys, sentence_key
@@ -37,6 +38,7 @@ ROW_GROUP = 2048  # the smallest group that DuckDB reads, so fetching a few rows
 SAME_ENTITY = "head and tail are the same entity"
 _KEYS = "head_key, tail_key, sentence"
 _STORED = ", ".join([_KEYS, *CorpusRow._fields])
+_COLUMNS = ("file", "ordinal", "sentence", "lookup", *CorpusRow._fields, "head_key", "tail_key")  # of a chunk
 _METADATA = b"erda"
 
 
@@ -49,16 +51,6 @@ class ChunkAbout:
     is_last: bool = False
     tally: Tally = field(default_factory=Tally)
     redirects: dict[str, str] = field(default_factory=dict)
-
-
-class StagedRow(NamedTuple):
-    """A row of a chunk; `ordinal` is its position among the rows of the source."""
-
-    file: str  # sha256 of the source
-    ordinal: int
-    row: CorpusRow
-    sentence: int
-    lookup: set[int]
 
 
 class StagedSource:
@@ -77,7 +69,7 @@ class StagedSource:
 
         if self._last.is_last:
             return
-        rows, about = list[StagedRow](), ChunkAbout(n_rows=self._last.n_rows)
+        rows, about = list[dict[str, Any]](), ChunkAbout(n_rows=self._last.n_rows)
         size, path = source.path.stat().st_size, source.path
         with tqdm(total=size, desc=one_line(path.name), unit="B", unit_scale=True, disable=None) as bar:
             for batch in source.batches(self._last.position):
@@ -87,8 +79,8 @@ class StagedSource:
                 about.position = batch.position
                 about.tally.add(batch.tally)
                 about.redirects.update(batch.redirects)
-                for row, sentence in _admitted(batch.rows, excluded, about.tally):
-                    rows.append(StagedRow(self.file, about.n_rows, row, sentence, _lookup(row)))
+                for row in _admitted(batch.rows, excluded, about.tally):
+                    rows.append({"file": self.file, "ordinal": about.n_rows, **row})
                     about.n_rows += 1
                 bar.update(max(0, source.meter.position() - bar.n))
         about.is_last = True
@@ -98,12 +90,16 @@ class StagedSource:
     def _stem(self) -> str:
         return f"rows-{self.file[:16]}-{len(self.paths):06d}"
 
-    def _write(self, rows: Sequence[StagedRow], about: ChunkAbout) -> None:
+    def _write(self, rows: Sequence[dict[str, Any]], about: ChunkAbout) -> None:
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
+        kinds = {"ordinal": pa.int64(), "sentence": pa.uint64(), "lookup": pa.list_(pa.uint64())}
+        kinds |= {name: pa.int32() for name in CorpusRow._fields if name.endswith(("_start", "_end"))}
+        fields = [(name, kinds.get(name, pa.string())) for name in _COLUMNS]
+        schema = pa.schema(fields, {_METADATA: json.dumps(asdict(about))})
         content = io.BytesIO()
-        table = _table(rows).replace_schema_metadata({_METADATA: json.dumps(asdict(about))})
-        pq.write_table(table, content)
+        pq.write_table(pa.Table.from_pylist(rows, schema), content)
         self._add(write_checked(self._folder, self._stem, ".parquet", content.getvalue()))
 
     def _add(self, path: Path) -> None:
@@ -118,36 +114,24 @@ def _about(path: Path) -> ChunkAbout:
     return decode_json(pq.read_schema(path).metadata[_METADATA], ChunkAbout, place=str(path))
 
 
-def _table(staged: Sequence[StagedRow]) -> Any:
-    """Arrow table of rows, with the keys of their entities."""
-    import pyarrow as pa
-
-    kinds = {"ordinal": pa.int64(), "sentence": pa.uint64(), "lookup": pa.list_(pa.uint64())}
-    kinds |= {name: pa.int32() for name in CorpusRow._fields if name.endswith(("_start", "_end"))}
-    rows = [one.row for one in staged]
-    columns: dict[str, Any] = {name: [getattr(one, name) for one in staged] for name in ("file", "ordinal", "sentence")}
-    columns["lookup"] = [sorted(one.lookup) for one in staged]
-    columns |= {name: [row[i] for row in rows] for i, name in enumerate(CorpusRow._fields)}
-    columns["head_key"] = [entity_key(row.head_name, row.head_id) for row in rows]
-    columns["tail_key"] = [entity_key(row.tail_name, row.tail_id) for row in rows]
-    return pa.table({name: pa.array(values, kinds.get(name, pa.string())) for name, values in columns.items()})
-
-
-def _admitted(rows: Sequence[CorpusRow], excluded: Excluded, tally: Tally) -> Iterator[tuple[CorpusRow, int]]:
-    """Yield valid rows with the keys of their sentences; count the others."""
+def _admitted(rows: Sequence[CorpusRow], excluded: Excluded, tally: Tally) -> Iterator[dict[str, Any]]:
+    """Yield valid rows with the keys of their sentences and entities; count the others."""
     keys = {text: sentence_key(text) for text in dict.fromkeys(row.text for row in rows)}
     rejected = excluded.rejected(keys)
     for row in rows:
+        head_key, tail_key = entity_key(row.head_name, row.head_id), entity_key(row.tail_name, row.tail_id)
         if reason := rejected.get(row.text):
             tally.drop(reason, (row.source or "") if reason == NEAR else "")
-        elif entity_key(row.head_name, row.head_id) == entity_key(row.tail_name, row.tail_id):
+        elif head_key == tail_key:
             tally.drop(SAME_ENTITY, row.source or "")
         else:
-            yield row, keys[row.text]
+            lookup = _lookup(row.head_name, row.tail_name, row.head_id, row.tail_id)
+            own = {"sentence": keys[row.text], "lookup": lookup, "head_key": head_key, "tail_key": tail_key}
+            yield row._asdict() | own
 
 
-def _lookup(row: CorpusRow) -> set[int]:
-    return lookup_keys(EntityPair(row.head_name, row.tail_name, row.head_id, row.tail_id))
+def _lookup(head: str, tail: str, head_id: str | None, tail_id: str | None) -> list[int]:
+    return sorted(lookup_keys(EntityPair(head, tail, head_id, tail_id)))
 
 
 # -- sorting -----------------------------------------------------------------------------------------------------------
@@ -163,7 +147,8 @@ def sort_rows(connection: Any, sources: Sequence[StagedSource]) -> dict[str, int
     _resolve_redirects(connection, sources)
     connection.execute("""
         CREATE VIEW rows AS
-        SELECT * FROM staged ANTI JOIN moved USING (file, ordinal) UNION ALL BY NAME SELECT * FROM resolved
+        SELECT * FROM staged ANTI JOIN moved USING (file, ordinal)
+        UNION ALL BY NAME SELECT * FROM moved WHERE head_id IS DISTINCT FROM tail_id
     """)
     order = f"list_position([{', '.join(quoted(source.file) for source in sources)}], file), ordinal"
     connection.execute(f"""
@@ -175,47 +160,44 @@ def sort_rows(connection: Any, sources: Sequence[StagedSource]) -> dict[str, int
 
 
 def _resolve_redirects(connection: Any, sources: Sequence[StagedSource]) -> None:
-    """Write rows with an entity that redirects to `moved`, and with the redirect's target to `resolved`.
+    """Write rows with an entity that redirects to the table `moved`, with the redirect's target as the entity.
 
-    At most two redirects are followed. Rows whose head and tail become the same entity are dropped and counted.
+    At most two redirects are followed. Rows whose head and tail become the same entity are counted as dropped.
     """
     import pyarrow as pa
 
+    kinds = ["VARCHAR"] * 4
+    connection.create_function("lookup_keys", _lookup, kinds, "UBIGINT[]", null_handling="special")
     connection.execute("CREATE TABLE redirects (origin VARCHAR, target VARCHAR)")
     for source in sources:
         for redirects in (_about(path).redirects for path in source.paths):
             columns = {"origin": list(redirects), "target": list(redirects.values())}
-            kinds = pa.schema([("origin", pa.string()), ("target", pa.string())])
-            _insert(connection, "redirects", pa.table(columns, schema=kinds))
+            schema = pa.schema([("origin", pa.string()), ("target", pa.string())])
+            connection.register("chunk", pa.table(columns, schema=schema))
+            connection.execute("INSERT INTO redirects BY NAME SELECT * FROM chunk")
+            connection.unregister("chunk")
     connection.execute("""
         CREATE TABLE targets AS
         WITH single AS (SELECT origin, min(target) AS target FROM redirects GROUP BY origin)
         SELECT one.origin AS id, coalesce(two.target, one.target) AS target
         FROM single AS one LEFT JOIN single AS two ON two.origin = one.target;
         CREATE TABLE moved AS
-        SELECT staged.*, coalesce(head.target, head_id) AS new_head, coalesce(tail.target, tail_id) AS new_tail
-        FROM staged LEFT JOIN targets AS head ON head.id = head_id LEFT JOIN targets AS tail ON tail.id = tail_id
-        WHERE head.target IS NOT NULL OR tail.target IS NOT NULL;
-        CREATE TABLE resolved AS SELECT * FROM staged LIMIT 0;
+        WITH resolved AS (
+            SELECT staged.* REPLACE (
+                coalesce(head.target, head_id) AS head_id, coalesce(head.target, head_key) AS head_key,
+                coalesce(tail.target, tail_id) AS tail_id, coalesce(tail.target, tail_key) AS tail_key
+            )
+            FROM staged LEFT JOIN targets AS head ON head.id = head_id LEFT JOIN targets AS tail ON tail.id = tail_id
+            WHERE head.target IS NOT NULL OR tail.target IS NOT NULL
+        )
+        SELECT * REPLACE (
+            list_distinct(lookup || lookup_keys(head_name, tail_name, head_id, tail_id)) AS lookup
+        ) FROM resolved;
     """)
     tallies = {source.file: source.tally for source in sources}
-    fields = ", ".join(("file, ordinal, sentence, lookup, new_head, new_tail", *CorpusRow._fields))
-    moved = connection.cursor().execute(f"SELECT {fields} FROM moved")
-    while page := moved.fetchmany(CHUNK_ROWS):
-        kept: list[StagedRow] = []
-        for file, ordinal, sentence, lookup, head_id, tail_id, *values in page:
-            row = CorpusRow(*values)._replace(head_id=head_id, tail_id=tail_id)
-            if head_id == tail_id:
-                tallies[file].drop(SAME_ENTITY, row.source or "")
-            else:
-                kept.append(StagedRow(file, ordinal, row, sentence, {*lookup, *_lookup(row)}))
-        _insert(connection, "resolved", _table(kept))
-
-
-def _insert(connection: Any, table: str, rows: Any) -> None:
-    connection.register("chunk", rows)
-    connection.execute(f"INSERT INTO {table} BY NAME SELECT * FROM chunk")
-    connection.unregister("chunk")
+    dropped = connection.execute("SELECT file, source FROM moved WHERE head_id = tail_id ORDER BY file, ordinal")
+    for file, place in iter(dropped.fetchone, None):
+        tallies[file].drop(SAME_ENTITY, place or "")
 
 
 def write_parts(connection: Any, folder: Path) -> tuple[CorpusPart, ...]:

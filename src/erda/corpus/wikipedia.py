@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
-from erda.corpus.sources import BuildSettings, CorpusRow, Source, SourceBatch, Tally, pair_rows
+from erda.corpus.corpus_store import CorpusRow
+from erda.corpus.sources import BuildSettings, Source, SourceBatch, Tally, pair_rows
 from erda.errors import DataError
 from erda.text.keys import TaggedSentence
 from erda.text.reading import Meter, opened
@@ -75,8 +76,7 @@ class WikipediaSource(Source):
         groups = iter(lambda: tuple(islice(left, BATCH_PAGES)), ())
         parse = partial(parse_pages, wiki=wiki, settings=self.settings)
         n_workers = self.settings.workers
-        found = _in_workers(parse, groups, n_workers) if n_workers > 1 else map(parse, groups)
-        yield from found
+        yield from _in_workers(parse, groups, n_workers) if n_workers > 1 else map(parse, groups)
 
 
 def _events(path: Path, meter: Meter) -> Iterator[ElementTree.Element]:

@@ -15,8 +15,7 @@ from erda.data.dataset import CATALOGUE, Dataset, data_checksum, require_files
 from erda.data.drawn_streams import draw_stream
 from erda.data.fewrel_dataset import orders_of, published_stream, read_fresh, read_full, read_split
 from erda.data.formats.jsonl_examples import read_jsonl, read_relation_list
-from erda.data.formats.published_formats import read_tacred
-from erda.data.own_data import name_relations, read_own
+from erda.data.own_data import name_relations, read_examples, read_own
 from erda.data.streams import StreamSettings, TaskStream, with_patterns
 from erda.errors import SettingsError, StreamError, unknown_name
 from erda.fields import checked_settings
@@ -28,17 +27,15 @@ GITHUB = "https://raw.githubusercontent.com"
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A public file at a pinned commit: its source, its target in the data folder, and its git blob id."""
+    """A public file at a pinned commit: its path on GitHub, its target in the data folder, and its git blob id."""
 
-    repository: str
-    commit: str
-    path: str
+    path: str  # repository, commit, and path in the repository
     target: str
     blob: str
 
     def url(self, mirror: str = GITHUB) -> str:
         """Return the download URL."""
-        return f"{mirror.rstrip('/')}/{self.repository}/{self.commit}/{self.path}"
+        return f"{mirror.rstrip('/')}/{self.path}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +79,7 @@ def _load_redoc41(folder: Path) -> Dataset:
 def _load_tacred(folder: Path) -> Dataset:
     """Load all three files as one pool: in the LDC's train file alone, some relations are too rare for ten shots."""
     paths = [folder / f"tacred/{name}.json" for name in ("train", "dev", "test")]
-    readings = [read_tacred(path) for path in paths]
+    readings = [read_examples(path, "tacred") for path in paths]
     examples = tuple(example for reading in readings for example in reading.examples)
     unrelated = tuple(example for reading in readings for example in reading.unrelated)
     relations = name_relations(examples)
@@ -114,7 +111,7 @@ def _remote_files(parts: Iterable[str]) -> tuple[RemoteFile, ...]:
     """List the public files of some tables of `datasets.toml`."""
     return tuple(
         RemoteFile(
-            source["repository"], source["commit"], f"{source['there']}/{name}", f"{source['here']}/{name}", blob
+            "/".join((source["repository"], source["commit"], source["there"], name)), f"{source['here']}/{name}", blob
         )
         for part in parts
         for source in CATALOGUE[part]

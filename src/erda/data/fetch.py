@@ -52,11 +52,9 @@ def get_dataset(
 
 def git_blob_id(path: Path) -> str:
     """Return git's id of a file's content: the sha1 of 'blob <size>', a zero byte and the content."""
-    digest = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
+    start = f"blob {path.stat().st_size}\0".encode()
     with path.open("rb") as file:
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, lambda: hashlib.sha1(start, usedforsecurity=False)).hexdigest()
 
 
 class _UnreachableError(Exception):
@@ -64,23 +62,20 @@ class _UnreachableError(Exception):
 
 
 def _fetch(file: RemoteFile, target: Path, mirror: str) -> None:
-    with whole_file(target) as part:
-        _download(file.url(mirror), part)
-        got = git_blob_id(part)
-        if got != file.blob:
-            raise DataError(
-                f"{file.url(mirror)}: the content has git blob id {got}, expected {file.blob}; the file was discarded. "
-                "Try again, or fetch it another way."
-            )
-
-
-def _download(url: str, path: Path) -> None:
     import pooch
     import requests
 
+    url = file.url(mirror)
     download = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), chunk_size=1 << 16, timeout=TIMEOUT_S)
-    try:
-        download(url, str(path), None)
-    except requests.RequestException as error:
-        reason = "no connection" if isinstance(error, requests.ConnectionError) else first_line(error)
-        raise _UnreachableError(f"{url}: {reason}.") from None
+    with whole_file(target) as part:
+        try:
+            download(url, str(part), None)
+        except requests.RequestException as error:
+            reason = "no connection" if isinstance(error, requests.ConnectionError) else first_line(error)
+            raise _UnreachableError(f"{url}: {reason}.") from None
+        got = git_blob_id(part)
+        if got != file.blob:
+            raise DataError(
+                f"{url}: the content has git blob id {got}, expected {file.blob}; the file was discarded. "
+                "Try again, or fetch it another way."
+            )

@@ -19,7 +19,8 @@ from pathlib import Path
 from erda.data.dataset import CATALOGUE, Dataset, data_checksum, require_files, shuffled
 from erda.data.drawn_streams import N_VALIDATION, draw_candidates, not_learned
 from erda.data.formats.jsonl_examples import example_to_json, read_jsonl, read_relation_list
-from erda.data.formats.published_formats import read_cfrl, read_fewrel
+from erda.data.formats.published_formats import read_cfrl
+from erda.data.own_data import read_examples
 from erda.data.streams import Pool, StreamManifest, TaskStream, build_stream, text_key
 from erda.errors import DataError, StreamError, unknown_name
 from erda.files import first_line, read_arrays, read_json, write_lines
@@ -280,6 +281,6 @@ def _read_wiki(folder: Path, relations: Sequence[Relation]) -> tuple[Example, ..
             tail=replace(example.tail, name=example.tail.name.lower()),
         )
         for file in files
-        for example in read_fewrel(file).examples
+        for example in read_examples(file, "fewrel").examples
         if example.relation in known
     )

@@ -14,36 +14,36 @@ from functools import partial
 from pathlib import Path
 
 from erda.data.dataset import Dataset, data_checksum, relations_by_pair
-from erda.data.formats import annotation_tools, csv_examples, jsonl_examples
+from erda.data.formats import annotation_tools, csv_examples
 from erda.data.formats.annotation_tools import brat_files
-from erda.data.formats.csv_examples import CSV_END, csv_lines, header_names, is_excel
-from erda.data.formats.jsonl_examples import example_to_json, read_relation_list
-from erda.data.formats.published_formats import read_cfrl, read_fewrel, read_tacred
-from erda.data.formats.row_collector import Reading, RowReader, collect_rows
+from erda.data.formats.csv_examples import READ, is_excel, table_rows
+from erda.data.formats.jsonl_examples import JSONL, example_to_json, marked_rows, read_relation_list
+from erda.data.formats.published_formats import CFRL, fewrel_rows, tacred_rows
+from erda.data.formats.row_collector import Format, Reading, collect_rows
 from erda.errors import SHOWN_FAULTS, DataError, SettingsError, counted, one_line, unknown_name
 from erda.files import check_output, refuse_existing, write_lines
 from erda.text.descriptions import readable_name
 from erda.text.reading import read_start
 from erda.types import Example, Relation
 
-PUBLISHED: dict[str, Callable[[Path, Collection[str]], Reading]] = {
-    "cfrl": lambda path, no_relation: read_cfrl(path),
-    "fewrel": read_fewrel,
-    "tacred": read_tacred,
-}
-OWN: dict[str, tuple[RowReader, str]] = {  # format -> its row reader, and a description of the expected content
-    "brat": (annotation_tools.brat_rows, annotation_tools.BRAT),
-    "csv": (csv_examples.csv_rows, csv_examples.EXPECTED),
-    "xlsx": (csv_examples.excel_rows, csv_examples.EXPECTED),
-    "jsonl": (jsonl_examples.jsonl_rows, jsonl_examples.JSON_LINES),
-    "labelstudio": (annotation_tools.labelstudio_rows, annotation_tools.LABEL_STUDIO),
-    "marked": (jsonl_examples.marked_rows, jsonl_examples.MARKED_LINES),
-    "prodigy": (annotation_tools.prodigy_rows, annotation_tools.PRODIGY),
-}
-FORMATS = (*sorted({*OWN, *PUBLISHED}),)
+TABLE = "a header with 'text' and a row for each example"
+TASKS = "an array of tasks with 'data' and 'annotations' (export format JSON)"
+_ALL = (
+    Format("brat", annotation_tools.brat_rows, "brat annotations, one per line"),
+    CFRL,
+    Format("csv", partial(table_rows, csv_examples.csv_table), TABLE),
+    Format("fewrel", fewrel_rows, "an object that maps relation ids to arrays of examples", published=True),
+    JSONL,
+    Format("labelstudio", annotation_tools.labelstudio_rows, TASKS),
+    Format("marked", marked_rows, "one sentence per line, with its entities in [[ ]] and {{ }}"),
+    Format("prodigy", annotation_tools.prodigy_rows, "one JSON object per line, as written by 'prodigy db-out'"),
+    Format("tacred", tacred_rows, "an array of objects with 'token', 'subj_start' and so on", published=True),
+    Format("xlsx", partial(table_rows, csv_examples.excel_table), TABLE),
+)
+FORMATS = {one.name: one for one in _ALL}
+TABLES = ("csv", "xlsx")  # formats with columns
 ENDINGS = tuple(f"{kind}{packed}" for kind in (".jsonl", ".json", ".csv") for packed in ("", ".gz", ".bz2"))
 SPREADSHEETS = (".xls", ".ods", ".numbers")  # not read; .xlsx is
-TABLES = {"csv": csv_examples.csv_rows, "xlsx": csv_examples.excel_rows}  # formats with columns
 POOLS = ("train", "validation", "test")
 _ROW_KEYS = re.compile(r'\{\s*"(?:tokens|text|head|tail|relation|id|source)"')
 _FEWREL = re.compile(r'\{\s*"[^"]*"\s*:\s*\[')
@@ -67,20 +67,13 @@ def read_examples(
 
     Rows whose relation is null, `no_relation` or one of the names in `no_relation` go to `Reading.unrelated`.
     `columns` maps the columns that erda reads to those of a table: `{"text": "sentence"}`. `tick` is called once for
-    each row of a user's own file.
+    each row.
     """
     path = Path(path)
-    format = format_of(path, format, columns)
-    if format in PUBLISHED:
-        return PUBLISHED[format](path, no_relation)
-    listed = {relation.id for relation in relations_beside(path)} or None
-    rows_of, expected = row_reader(format, columns), OWN[format][1]
-    return collect_rows(path, format, rows_of, expected, relations=listed, no_relation=no_relation, tick=tick)
-
-
-def row_reader(format: str, columns: Mapping[str, str] | None = None) -> RowReader:
-    """Return the row reader of one of a user's own formats; `columns` renames the columns of a table."""
-    return partial(TABLES[format], renamed=columns) if columns else OWN[format][0]
+    known = format_of(path, format, columns)
+    listed = set() if known.published else {relation.id for relation in relations_beside(path)}
+    none = () if known is CFRL else no_relation  # CFRL numbers its relations; no number means none
+    return collect_rows(path, known, relations=listed or None, no_relation=none, tick=tick)
 
 
 def refuse_spreadsheet(path: Path) -> None:
@@ -89,29 +82,31 @@ def refuse_spreadsheet(path: Path) -> None:
         raise DataError(f"{path}: {path.suffix} is not read; save it as .xlsx or CSV (UTF-8) and name that file.")
 
 
-def format_of(path: Path, format: str | None = None, columns: Mapping[str, str] | None = None) -> str:
+def format_of(path: Path, name: str | None = None, columns: Mapping[str, str] | None = None) -> Format:
     """Return the named format, or detect the format of a file. Only a table has `columns`."""
-    if format is not None and format not in FORMATS:
-        raise SettingsError(unknown_name("format", format, FORMATS))
+    if name is not None and name not in FORMATS:
+        raise SettingsError(unknown_name("format", name, FORMATS))
     refuse_spreadsheet(path)
-    if is_excel(path) and format is None:
-        format = "xlsx"
+    if is_excel(path) and name is None:
+        name = "xlsx"
     if not columns:
-        return format or detect_format(path)
-    if format not in (None, *TABLES):
-        raise SettingsError(f"--columns: only tables ({', '.join(TABLES)}) have columns, not '{format}'.")
-    for name in columns:
-        if name not in csv_examples.READ:
-            raise SettingsError(f"--columns: {unknown_name('column', name, csv_examples.READ)}")
-    return format or "csv"
+        return FORMATS[name or detect_format(path)]
+    if name not in (None, *TABLES):
+        raise SettingsError(f"--columns: only tables ({', '.join(TABLES)}) have columns, not '{name}'.")
+    for column in columns:
+        if column not in READ:
+            raise SettingsError(f"--columns: {unknown_name('column', column, READ)}")
+    table = FORMATS[name or "csv"]
+    return replace(table, rows=partial(table.rows, renamed=columns))
 
 
-def own_format(path: Path, format: str | None, columns: Mapping[str, str] | None = None) -> str:
+def own_format(path: Path, name: str | None, columns: Mapping[str, str] | None = None) -> Format:
     """Return the format of a file that can be read row by row."""
-    found = format_of(path, format, columns)
-    if found not in OWN:
+    found = format_of(path, name, columns)
+    if found.published:
         raise SettingsError(
-            f"{path}: is '{found}', which is not read row by row; run first: erda data convert {path} --out OUT.jsonl"
+            f"{path}: is '{found.name}', which is not read row by row; "
+            f"run first: erda data convert {path} --out OUT.jsonl"
         )
     return found
 
@@ -128,7 +123,7 @@ def detect_format(path: Path) -> str:
         return "marked"
     if start[0] in "[{":
         return _json_format(start, first)
-    if "text" in map(str.lower, header_names(first)):
+    if "text" in map(str.lower, csv_examples.header_names(first)):
         return "csv"
     if "\t" in first:
         return "cfrl"
@@ -220,7 +215,7 @@ def set_apart(reading: Reading) -> list[str]:
     lines += [f"{counted(n_against, 'counterexample')}, whose relation does not hold"] if n_against else []
     lines += [f"{counted(count, 'row')} left out: {reason}" for reason, count in reading.left_out.items()]
     if reading.duplicates:
-        kept = "kept once" if reading.format in OWN else "kept as published"
+        kept = "kept as published" if FORMATS[reading.format].published else "kept once"
         lines.append(f"{counted(len(reading.duplicates), 'duplicate')}, {kept}:")
         lines += [f"  {line} repeats {first}" for line, first in reading.duplicates[:SHOWN_FAULTS]]
         if len(reading.duplicates) > SHOWN_FAULTS:
@@ -248,7 +243,7 @@ WRITERS = {  # ending of a name, the first that fits -> lines of the format, and
     "prodigy.jsonl": (annotation_tools.prodigy_lines, "\n"),
     ".jsonl": (jsonl_lines, "\n"),
     ".json": (annotation_tools.labelstudio_lines, "\n"),
-    ".csv": (csv_lines, CSV_END),
+    ".csv": (csv_examples.csv_lines, csv_examples.CSV_END),
 }
 
 

@@ -219,12 +219,8 @@ def with_patterns(stream: TaskStream) -> TaskStream:
     if not used:
         raise StreamError("patterns: no relation of this stream has written patterns; they have Wikidata ids.")
     steps = [
-        TaskWithTests(
-            replace(task, relations=tuple(map(with_written_patterns, task.relations))),
-            stream.validation(k),
-            stream.test(k),
-        )
-        for k, task in enumerate(stream)
+        replace(step, task=replace(step.task, relations=tuple(map(with_written_patterns, step.task.relations))))
+        for step in stream._steps
     ]
     whole = hashlib.sha256(f"{stream.manifest.checksum} {json.dumps(used, sort_keys=True)}".encode()).hexdigest()
     notes = (*stream.manifest.notes, f"written patterns for {len(used)} of {len(stream.relations)} relations")

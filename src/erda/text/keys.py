@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import permutations
 
 from erda.types import Entity, Example, Span
 
@@ -126,12 +127,10 @@ def ordered_pairs(
         first.setdefault(entity_key(entity.name, entity.id), entity)
     kept = list(first.values())
     found = []
-    for i, left in enumerate(kept):
-        for j, right in enumerate(kept):
-            apart = left.span.end <= right.span.start or right.span.end <= left.span.start
-            if i != j and apart and (is_asked is None or is_asked(tokens, left, right)):
-                gap = max(left.span.start, right.span.start) - min(left.span.end, right.span.end)
-                found.append((gap, min(i, j), max(i, j), i > j, left, right))
+    for (i, left), (j, right) in permutations(enumerate(kept), 2):
+        gap = max(left.span.start, right.span.start) - min(left.span.end, right.span.end)
+        if gap >= 0 and (is_asked is None or is_asked(tokens, left, right)):
+            found.append((gap, min(i, j), max(i, j), i > j, left, right))
     found.sort(key=lambda pair: pair[:4])
     chosen = found if most is None else found[:most]
     words = tuple(tokens)

@@ -94,13 +94,11 @@ def example_from_marks(text: str, *, relation: str | None = None, id: str = "", 
     >>> example.head.name, example.tail.name, example.tail.span
     ('Tesla', 'Martin Eberhard', Span(start=4, end=6))
     """
-    pieces: list[str] = []
-    length = at = opened_at = 0
+    plain, at, opened_at = "", 0, 0
     inside: str | None = None
     found: dict[str, Mark] = {}
     for mark in _MARK.finditer(text):
-        pieces.append(text[at : mark.start()])
-        length += mark.start() - at
+        plain += text[at : mark.start()]
         at = mark.end()
         role, said = _ROLES[mark.group()], f"'{mark.group()}' at character {mark.start()}"
         if mark.group() == _PAIRS[role][0]:
@@ -110,22 +108,20 @@ def example_from_marks(text: str, *, relation: str | None = None, id: str = "", 
                 )
             if role in found:
                 raise DataError(f"{said} marks a second {role}; {_HOW}")
-            inside, opened_at = role, length
+            inside, opened_at = role, len(plain)
         elif inside != role:
             was = f"the {inside} ends with '{_PAIRS[inside][1]}'" if inside else f"nothing is open; {_HOW}"
             raise DataError(f"{said} closes no {role}: {was}")
         else:
-            if not "".join(pieces)[opened_at:].strip():
+            if not plain[opened_at:].strip():
                 raise DataError(f"the {role} marks no word; {_HOW}")
-            found[role], inside = Mark(opened_at, length), None
+            found[role], inside = Mark(opened_at, len(plain)), None
     if inside:
         raise DataError(f"'{_PAIRS[inside][0]}' is never closed; write '{_PAIRS[inside][1]}' where the {inside} ends.")
     for role in _PAIRS:
         if role not in found:
             raise DataError(f"no {role} is marked; {_HOW}")
-    return example_from_text(
-        "".join([*pieces, text[at:]]), found["head"], found["tail"], relation=relation, id=id, source=source
-    )
+    return example_from_text(plain + text[at:], found["head"], found["tail"], relation=relation, id=id, source=source)
 
 
 def example_to_marks(example: Example) -> str:

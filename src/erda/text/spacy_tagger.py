@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -21,19 +22,12 @@ from erda.text.sentences import split_sentences, token_span, tokens_of, words_at
 from erda.types import Entity, Example, Span
 
 Tagger = Callable[[str], Iterator[TaggedSentence]]
-BatchTagger = Callable[[Sequence[str]], list[list[TaggedSentence]]]
 BATCH_SIZE = 64
 NUMBERS = frozenset({"CARDINAL", "DATE", "MONEY", "ORDINAL", "PERCENT", "QUANTITY", "TIME"})
 UNUSED = ("tok2vec", "tagger", "attribute_ruler", "lemmatizer", "parser")  # of the fetched pipeline: most of its time
 _ARTICLE = re.compile(r"the\s+", re.IGNORECASE)
 NO_SPACE_BEFORE = frozenset([".", ",", ";", ":", ")", "!", "?", "'s", "%", "n't", "''", "]", "-", "–", "/"])
 NO_SPACE_AFTER = frozenset(["(", "[", "$", "``", "£", "#", "-", "–", "/"])
-
-
-def spacy_tagger(pipeline: str | Path) -> Tagger:
-    """Build a tagger of one text from a pipeline (`load_pipeline`)."""
-    tag = batch_tagger(load_pipeline(pipeline), Lock())
-    return lambda text: iter(tag([text])[0])
 
 
 def load_pipeline(pipeline: str | Path) -> Any:
@@ -54,25 +48,6 @@ def load_pipeline(pipeline: str | Path) -> Any:
         remedy = "Run: erda data get entities, which verifies it."
         raise ModelError(f"{pipeline}: spaCy cannot load it ({first_line(error)}). {remedy}") from None
     return fetched
-
-
-def batch_tagger(pipeline: Any, lock: Lock) -> BatchTagger:
-    """Build a tagger of texts: sentences and named entities, without numbers and dates.
-
-    Many texts take half the time of one after another. A pipeline that sets no sentence boundaries gets those of
-    `split_sentences`. Threads take turns, since spaCy does not guarantee thread safety.
-    """
-
-    def tag(texts: Sequence[str]) -> list[list[TaggedSentence]]:
-        for text in texts:
-            if len(text) > (most := getattr(pipeline, "max_length", len(text))):
-                size = f"the text has {len(text):,} characters"
-                raise DataError(f"{size}; spaCy reads at most {most:,}: cut it at a line.")
-        with lock:
-            documents = list(pipeline.pipe(texts, batch_size=BATCH_SIZE))
-        return [list(document_sentences(document, names_only=True)) for document in documents]
-
-    return tag
 
 
 def document_sentences(document: Any, *, names_only: bool = False) -> Iterator[TaggedSentence]:
@@ -108,25 +83,51 @@ class Tag(NamedTuple):
     type: str
 
 
-TokenTagger = Callable[[Iterable[Sequence[str]]], list[list[Tag]]]
+class SpacyTagger:
+    """Tags texts and tokens with a loaded pipeline. Threads take turns: spaCy does not guarantee thread safety."""
 
+    def __init__(self, pipeline: Any) -> None:
+        self._pipeline, self._lock = pipeline, Lock()
 
-def token_tagger(pipeline: Any, lock: Lock | None = None) -> TokenTagger:
-    """Build a tagger of tokens from a loaded spaCy pipeline. Numbers and dates are entities as well."""
-    lock = lock or Lock()
+    def __call__(self, text: str) -> Iterator[TaggedSentence]:
+        """Yield the sentences of a text with their named entities."""
+        return iter(self.texts([text])[0])
 
-    def tag(sentences: Iterable[Sequence[str]]) -> list[list[Tag]]:
+    def texts(self, texts: Sequence[str]) -> list[list[TaggedSentence]]:
+        """Return the sentences and named entities of texts, without numbers and dates.
+
+        Many texts take half the time of one after another. A pipeline that sets no sentence boundaries gets those of
+        `split_sentences`.
+        """
+        for text in texts:
+            if len(text) > (most := getattr(self._pipeline, "max_length", len(text))):
+                size = f"the text has {len(text):,} characters"
+                raise DataError(f"{size}; spaCy reads at most {most:,}: cut it at a line.")
+        return [list(document_sentences(document, names_only=True)) for document in self._documents(texts)]
+
+    def tokens(self, sentences: Iterable[Sequence[str]]) -> list[list[Tag]]:
+        """Return the entities of sentences that are already tokens. Numbers and dates are entities as well."""
         from spacy.tokens import Doc
 
+        vocab = self._pipeline.vocab
         documents = [
-            Doc(pipeline.vocab, words=[word if word.strip() else "_" for word in words], spaces=spaces_after(words))
+            Doc(vocab, words=[word if word.strip() else "_" for word in words], spaces=spaces_after(words))
             for words in sentences
         ]
-        with lock:
-            read = list(pipeline.pipe(documents, batch_size=BATCH_SIZE))
-        return [[Tag(entity.start, entity.end, entity.label_) for entity in one.ents] for one in read]
+        return [[Tag(one.start, one.end, one.label_) for one in found.ents] for found in self._documents(documents)]
 
-    return tag
+    def _documents(self, given: Sequence[Any]) -> list[Any]:
+        with self._lock:
+            return list(self._pipeline.pipe(given, batch_size=BATCH_SIZE))
+
+
+@lru_cache(maxsize=2)
+def spacy_tagger(pipeline: str | Path) -> SpacyTagger:
+    """Return the tagger of a pipeline (`load_pipeline`)."""
+    return SpacyTagger(load_pipeline(pipeline))
+
+
+TokenTagger = Callable[[Iterable[Sequence[str]]], list[list[Tag]]]
 
 
 def typed_examples(examples: Sequence[Example], tag: TokenTagger) -> list[Example]:

@@ -28,23 +28,21 @@ from typing import Any, Literal
 
 from pydantic import StrictInt, StrictStr
 
-from erda.data.formats.row_collector import Marked, Rejected, SourceRow, sentences_example
+from erda.data.formats.row_collector import Rejected, SourceRow, sentences_example
 from erda.errors import DataError
 from erda.files import decode, decode_json, read_bytes
+from erda.text.marks import Mark
 from erda.text.reading import Faults, JsonWalk, read_lines
 from erda.types import NO_RELATION, Example, Span
 
 NOT_ANNOTATED = "no relation is annotated"
-BRAT = "brat annotations, one per line"
 IN_PIECES = "an entity has several fragments"
 EVENT = "an argument is an event"
 _ENTITY = re.compile(r"\S+ (\d{1,12}) (\d{1,12})((?:;\d+ \d+)*)")
 _RELATION = re.compile(r"(\S+) \S+?:(\S+) \S+?:(\S+)\s*")
 _REFERENCE = re.compile(r"Reference (\S+) (\S+)")
-LABEL_STUDIO = "an array of tasks with 'data' and 'annotations' (export format JSON)"
 UNTYPED = "entity"  # the label of a region whose entity has no type
 CANCELLED = "the annotation was skipped"
-PRODIGY = "one JSON object per line, as written by 'prodigy db-out'"
 NOT_ACCEPTED = "the row was not accepted"
 AMBIGUOUS = "the row was rejected and has several relations"
 
@@ -105,7 +103,7 @@ def _standoff(path: Path, faults: Faults) -> Standoff:
 
 
 def _brat_example(text: str, found: Standoff, relation: re.Match[str], example_id: str) -> Example | str:
-    marks: list[Marked] = []
+    marks: list[Mark] = []
     for entity_id in relation.group(2, 3):
         if entity_id.startswith("E"):
             return EVENT
@@ -115,7 +113,7 @@ def _brat_example(text: str, found: Standoff, relation: re.Match[str], example_i
         if entity[3]:
             return IN_PIECES
         marks.append(
-            Marked(int(entity[1]), int(entity[2]), words or None, found.references.get(entity_id), entity[0].split()[0])
+            Mark(int(entity[1]), int(entity[2]), words or None, found.references.get(entity_id), entity[0].split()[0])
         )
     return sentences_example(text, *marks, relation=relation[1], id=example_id)
 
@@ -176,13 +174,11 @@ def labelstudio_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
             faults.add(line, f"task {index}: {error}")
             continue
         where = f"task {index if task.id is None else task.id}: "
-        n_rows = 0
-        for annotation in task.annotations or task.completions or ():
-            for read in _readers(task, annotation):
-                n_rows, number = n_rows + 1, next(numbers)
-                yield SourceRow(line, partial(read, f"{stem}:{number}"), where, number)
-        if not n_rows:
-            yield SourceRow(line, lambda: NOT_ANNOTATED, where, next(numbers))
+        annotations = task.annotations or task.completions or ()
+        readers = [read for annotation in annotations for read in _readers(task, annotation)]
+        for read in readers or [lambda example_id: NOT_ANNOTATED]:
+            number = next(numbers)
+            yield SourceRow(line, partial(read, f"{stem}:{number}"), where, number)
     walk.end()
 
 
@@ -209,13 +205,13 @@ def _task_example(
     return sentences_example(text, head, tail, relation=label.strip(), id=example_id)
 
 
-def _region_mark(regions: Mapping[str, Result], region_id: str | None) -> Marked:
+def _region_mark(regions: Mapping[str, Result], region_id: str | None) -> Mark:
     region = regions.get(region_id or "")
     if region is None:
         raise DataError(f"a relation names region {region_id!r}, which this annotation does not have.")
     found = decode(region.value, Region, place=f"region {region_id}", remedy="Only plain text regions are supported.")
     label = next(iter(found.labels or ()), UNTYPED)
-    return Marked(found.start, found.end, found.text, type=None if label == UNTYPED else label)
+    return Mark(found.start, found.end, found.text, type=None if label == UNTYPED else label)
 
 
 def region(text: str, place: tuple[int, int], type: str | None, **names: str) -> dict[str, Any]:
@@ -334,13 +330,13 @@ def _read_prodigy(row: ProdigyRow, relation: ProdigyRelation, example_id: str) -
     return Rejected(found) if row.answer == "reject" and isinstance(found, Example) else found
 
 
-def _prodigy_mark(row: ProdigyRow, role: str, token: int, span: ProdigySpan | None) -> Marked:
+def _prodigy_mark(row: ProdigyRow, role: str, token: int, span: ProdigySpan | None) -> Mark:
     span = span or next((each for each in row.spans if each.holds(token)), None)
     if span is None:
         if not 0 <= token < len(row.tokens):
             raise DataError(f"{role} {token} is out of range ({len(row.tokens)} tokens).")
         span = row.tokens[token]
-    return Marked(span.start, span.end, span.text, type=None if span.label == UNTYPED else span.label or None)
+    return Mark(span.start, span.end, span.text, type=None if span.label == UNTYPED else span.label or None)
 
 
 def prodigy_lines(examples: Iterable[Example], counterexamples: Sequence[Example] = ()) -> Iterator[str]:

@@ -13,7 +13,7 @@ import io
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from functools import partial
@@ -29,7 +29,6 @@ from erda.text.marks import Mark, example_from_marks, example_from_text, example
 from erda.text.reading import LEAST_BOUND, MAX_LINE, MOST_UNPACKED, Faults, opened, read_lines
 from erda.types import Example
 
-EXPECTED = "a header with 'text' and a row for each example"
 OFFSETS = ("head_start", "head_end", "tail_start", "tail_end")
 WRITTEN = ("id", "text", "relation", "head_id", "tail_id", "source")
 READ = frozenset((*WRITTEN, *OFFSETS, "head", "tail", "head_type", "tail_type", "holds"))
@@ -46,22 +45,15 @@ MOST_ROWS = 1 << 20  # of a sheet
 _SEPARATORS = ",;\t"
 
 
-def csv_rows(path: Path, faults: Faults, renamed: Mapping[str, str] | None = None) -> Iterator[SourceRow]:
-    """Yield the rows of a CSV file after its header; `renamed` maps our columns to those of the file."""
-    return _rows_of(csv_table(path), path, faults, renamed or {})
-
-
-def excel_rows(path: Path, faults: Faults, renamed: Mapping[str, str] | None = None) -> Iterator[SourceRow]:
-    """Yield the rows of the first sheet of an Excel workbook, with the columns of a CSV file."""
-    return _rows_of(excel_table(path), path, faults, renamed or {})
-
-
-def _rows_of(table: SourceTable, path: Path, faults: Faults, renamed: Mapping[str, str]) -> Iterator[SourceRow]:
+def table_rows(
+    open_table: Callable[[Path], SourceTable], path: Path, faults: Faults, renamed: Mapping[str, str] | None = None
+) -> Iterator[SourceRow]:
+    """Yield the rows of a table after its header; `renamed` maps our columns to those of the file."""
+    table = open_table(path)
     if not table.names:
         return
-    columns, fault = renamed_columns(table.columns, renamed)
-    fault = fault or _header_fault(columns, table.columns)
-    if fault:
+    columns = renamed_columns(path, table.columns, renamed or {})
+    if fault := _header_fault(columns, table.columns):
         raise DataError(f"{path}:1: {fault}")
     stem = path.name.split(".")[0]
     for row in table.rows:
@@ -70,12 +62,8 @@ def _rows_of(table: SourceTable, path: Path, faults: Faults, renamed: Mapping[st
         elif any(field.strip() for field in row.fields):
             own = {name: field for name, field in zip(table.names, row.fields, strict=False) if name.lower() != "id"}
             read = partial(_read, columns, row.fields, f"{stem}:{row.line}")
-            number = dict(zip(columns, row.fields, strict=False)).get("id", "").strip()
-            yield SourceRow(row.line, read, columns=partial(dict, own), id=partial(_or_none, number))
-
-
-def _or_none(text: str) -> str | None:
-    return text or None
+            said = dict(zip(columns, map(str.strip, row.fields), strict=False))
+            yield SourceRow(row.line, read, columns=partial(dict, own), id=partial(said.get, "id"))
 
 
 def csv_lines(examples: Iterable[Example], counterexamples: Sequence[Example] = ()) -> Iterator[str]:
@@ -100,13 +88,13 @@ def without_formula(text: str) -> str:
     return _UNGUARDED.sub("'", text)
 
 
-def renamed_columns(found: Sequence[str], renamed: Mapping[str, str]) -> tuple[list[str], str]:
-    """Return the columns by our names, and a fault if a named column does not exist."""
+def renamed_columns(path: Path, found: Sequence[str], renamed: Mapping[str, str]) -> list[str]:
+    """Return the columns by our names; a named column that does not exist raises."""
     sources = {" ".join(source.split()).lower(): name for name, source in renamed.items()}
     missing = [source for source in sources if source not in found]
     if missing:
-        return [], f"the header has no column '{missing[0]}' ({', '.join(found)[:200]})."
-    return [sources.get(name, "" if name in renamed else name) for name in found], ""
+        raise DataError(f"{path}:1: the header has no column '{missing[0]}' ({', '.join(found)[:200]}).")
+    return [sources.get(name, "" if name in renamed else name) for name in found]
 
 
 def _header_fault(columns: Sequence[str], found: Sequence[str]) -> str:
@@ -239,7 +227,8 @@ def excel_table(path: Path) -> SourceTable:
     rows = _excel_rows(path)
     header = next(rows, TableRow(1, []))
     names = [name.strip() for name in header.fields]
-    return SourceTable(names, (TableRow(row.line, _padded(row.fields, len(names))) for row in rows))
+    blank = [""] * len(names)  # Excel stores no empty cells at the end of a row
+    return SourceTable(names, (replace(row, fields=row.fields + blank[len(row.fields) :]) for row in rows))
 
 
 def _excel_rows(path: Path) -> Iterator[TableRow]:
@@ -296,8 +285,3 @@ def _without_empty_end(fields: list[str]) -> list[str]:
     while fields and not fields[-1].strip():
         fields.pop()
     return fields
-
-
-def _padded(fields: Sequence[str], n: int) -> list[str]:
-    """Excel stores no empty cells at the end of a row."""
-    return [*fields, *[""] * (n - len(fields))]

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, StrictBool, StrictInt, StrictStr
 
-from erda.data.formats.row_collector import Reading, Rejected, SourceRow, collect_rows
+from erda.data.formats.row_collector import Format, Reading, Rejected, SourceRow, collect_rows
 from erda.errors import DataError
 from erda.files import decode, decode_json
 from erda.text.descriptions import tidy_description
@@ -26,9 +26,7 @@ from erda.text.marks import Mark, example_from_marks, example_from_text, marks_o
 from erda.text.reading import Faults, JsonWalk, read_lines
 from erda.types import Entity, Example, Relation, Span
 
-JSON_LINES = "one JSON object per line"
 Text = StrictStr | None
-MARKED_LINES = "one sentence per line, with its entities in [[ ]] and {{ }}"
 
 
 def _number_as_text(given: object) -> object:
@@ -44,16 +42,6 @@ SpanRow = Annotated[list[StrictInt], Field(min_length=2, max_length=2)]
 
 
 @dataclass(frozen=True, slots=True)
-class EntityRow:
-    """An entity of a text."""
-
-    span: SpanRow
-    name: Text = None
-    id: Identifier = None
-    type: Text = None
-
-
-@dataclass(frozen=True, slots=True)
 class EndRow:
     """Head or tail of an example: a span, or the name of its first mention in the text."""
 
@@ -61,6 +49,13 @@ class EndRow:
     name: Text = None
     id: Identifier = None
     type: Text = None
+
+
+@dataclass(frozen=True, slots=True)
+class EntityRow(EndRow):
+    """An entity of a text."""
+
+    span: SpanRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +72,9 @@ class ExampleRow:
     holds: StrictBool | None = None  # false: the relation does not hold
 
 
-def read_jsonl(path: Path, relations: Collection[str] | None = None, no_relation: Collection[str] = ()) -> Reading:
+def read_jsonl(path: Path, relations: Collection[str] | None = None) -> Reading:
     """Read the examples of a JSONL file with `collect_rows`. A row without `id` gets `<file>:<line>`."""
-    return collect_rows(path, "jsonl", jsonl_rows, JSON_LINES, relations=relations, no_relation=no_relation)
+    return collect_rows(path, JSONL, relations=relations)
 
 
 def jsonl_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
@@ -89,6 +84,9 @@ def jsonl_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
         if line and not line.isspace():
             read = partial(_read_line, line, f"{stem}:{number}")
             yield SourceRow(number, read, columns=partial(other_fields, line), id=partial(own_id, line))
+
+
+JSONL = Format("jsonl", jsonl_rows, "one JSON object per line")
 
 
 def own_id(line: str) -> str | None:

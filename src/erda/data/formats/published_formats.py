@@ -10,19 +10,19 @@ TACRED: an array of objects with `token`, `subj_start`, `subj_end` and so on; en
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
+from itertools import count, product
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, StrictInt, StrictStr
 
-from erda.data.formats.row_collector import Reading, RowCollector, SourceRow
+from erda.data.formats.row_collector import Format, Reading, SourceRow, collect_rows
 from erda.errors import DataError
 from erda.files import decode
-from erda.text.reading import JsonWalk, read_lines
+from erda.text.reading import Faults, JsonWalk, read_lines
 from erda.types import Entity, Example, Span
 
 N_FIELDS = 9
@@ -32,29 +32,35 @@ Indices = Annotated[list[StrictInt], Field(min_length=1)]
 Mentioned = tuple[StrictStr, StrictStr | StrictInt | None, Annotated[list[Indices], Field(min_length=1)]]
 # The LDC's files write brackets as the Penn Treebank does.
 _BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
+Candidates = list[tuple[str, ...]]  # of each example
 
 
-def read_cfrl(path: Path, relations: Mapping[str, str] | None = None) -> Reading:
-    """Read examples and candidate lists of a split file as published: duplicates are counted and kept.
+def read_cfrl(path: Path, relations: Mapping[str, str]) -> Reading:
+    """Read a split file with its candidate lists. `relations` maps the file's relation indices ("1" to "80") to ids."""
+    candidates: Candidates = []
+    rows = partial(cfrl_rows, relations=relations, candidates=candidates)
+    return replace(collect_rows(path, replace(CFRL, rows=rows)), candidates=tuple(candidates))
 
-    `relations` maps the file's relation indices ("1" to "80") to relation ids; without it, the indices are the ids.
-    The id of an example is `<folder>/<file>:<line>`, for example `5-shot/train_0:17`.
+
+def cfrl_rows(
+    path: Path, faults: Faults, relations: Mapping[str, str] | None = None, candidates: Candidates | None = None
+) -> Iterator[SourceRow]:
+    """Yield the rows of a split file; without `relations`, the relation indices are the ids.
+
+    Reading a row appends its candidate list to `candidates`. The id of an example is `<folder>/<file>:<line>`, for
+    example `5-shot/train_0:17`.
     """
-    rows = RowCollector(path, "cfrl")
-    candidates: list[tuple[str, ...]] = []
     prefix = f"{path.parent.name}/{path.name.split('.')[0]}"
-
-    def example(number: int, line: str) -> Example:
-        found, listed = _parse_cfrl(line, f"{prefix}:{number}", relations)
-        candidates.append(listed)
-        return found
-
-    for number, line in read_lines(path, rows.faults):
-        rows.add(SourceRow(number, partial(example, number, line)))
-    return rows.reading(f"tab-separated lines of {N_FIELDS} fields", tuple(candidates))
+    for number, line in read_lines(path, faults):
+        yield SourceRow(number, partial(_cfrl_example, line, f"{prefix}:{number}", relations, candidates))
 
 
-def _parse_cfrl(line: str, example_id: str, relations: Mapping[str, str] | None) -> tuple[Example, tuple[str, ...]]:
+CFRL = Format("cfrl", cfrl_rows, f"tab-separated lines of {N_FIELDS} fields", published=True)
+
+
+def _cfrl_example(
+    line: str, example_id: str, relations: Mapping[str, str] | None, candidates: Candidates | None
+) -> Example:
     fields = line.split("\t")
     if len(fields) != N_FIELDS:
         raise DataError(f"{len(fields)} tab-separated fields; expected {N_FIELDS}.")
@@ -70,7 +76,10 @@ def _parse_cfrl(line: str, example_id: str, relations: Mapping[str, str] | None)
         relation,
         example_id,
     )
-    return example, tuple(_indexed_relation(index, relations) for index in listed.split() if index != gold)
+    others = tuple(_indexed_relation(index, relations) for index in listed.split() if index != gold)
+    if candidates is not None:
+        candidates.append(others)
+    return example
 
 
 def _indexed_relation(index: str, relations: Mapping[str, str] | None) -> str:
@@ -106,23 +115,22 @@ class FewRelRow:
     t: Mentioned
 
 
-def read_fewrel(path: Path, no_relation: Collection[str] = ()) -> Reading:
-    """Read the examples of a file as published.
+def fewrel_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
+    """Yield the rows of a file.
 
     White-space tokens are dropped and the indices adjusted. The first mention of each entity is used; if those overlap,
     the first two mentions that do not. Rows without such a pair are skipped and counted. The id of an example is
     `<file>:<number>`, numbered from 1 through the file.
     """
-    rows = RowCollector(path, "fewrel", no_relation)
+    numbers = count(1)
     stem = path.name.split(".")[0]
     walk = JsonWalk(path)
     for _, relation in walk.fields():
         for line, value in walk.array():
-            number = rows.n_rows + 1
+            number = next(numbers)
             read = partial(_fewrel_example, value, relation, f"{stem}:{number}")
-            rows.add(SourceRow(line, read, f"{relation}, row {number}: ", number))
+            yield SourceRow(line, read, f"{relation}, row {number}: ", number)
     walk.end()
-    return rows.reading("an object that maps relation ids to arrays of examples")
 
 
 def _fewrel_example(value: Any, relation: str, example_id: str) -> Example | str:
@@ -171,20 +179,13 @@ class TacredRow:
     obj_type: StrictStr | None = None
 
 
-def read_tacred(path: Path, no_relation: Collection[str] = ()) -> Reading:
-    """Read `train.json`, `dev.json` or `test.json`. Rows with "no_relation" go to `Reading.unrelated`.
-
-    The subject is the head, the object the tail. Duplicates are counted and kept.
-    """
-    rows = RowCollector(path, "tacred", no_relation)
+def tacred_rows(path: Path, faults: Faults) -> Iterator[SourceRow]:
+    """Yield the rows of `train.json`, `dev.json` or `test.json`. The subject is the head, the object the tail."""
     stem = path.name.split(".")[0]
     walk = JsonWalk(path)
-    for line, value in walk.array():
-        number = rows.n_rows + 1
-        read = partial(_tacred_example, value, f"{stem}:{number}")
-        rows.add(SourceRow(line, read, f"row {number}: ", number))
+    for number, (line, value) in enumerate(walk.array(), 1):
+        yield SourceRow(line, partial(_tacred_example, value, f"{stem}:{number}"), f"row {number}: ", number)
     walk.end()
-    return rows.reading("an array of objects with 'token', 'subj_start' and so on")
 
 
 def _tacred_example(value: Any, example_id: str) -> Example:

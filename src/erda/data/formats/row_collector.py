@@ -78,111 +78,101 @@ class SourceRow:
     id: Callable[[], str | None] = lambda: None
 
 
-RowReader = Callable[[Path, Faults], Iterator[SourceRow]]
+RowReader = Callable[..., Iterator[SourceRow]]  # of a path and `Faults`; that of a table also takes `renamed`
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format of files: its row reader, and the expected content. In `published` files, duplicates stay."""
+
+    name: str
+    rows: RowReader
+    expected: str
+    published: bool = False
 
 
 def collect_rows(
     path: Path,
-    format: str,
-    rows_of: RowReader,
-    expected: str,
+    format: Format,
     *,
     relations: Collection[str] | None = None,
     no_relation: Collection[str] = (),
     tick: Callable[[], object] = lambda: None,
 ) -> Reading:
-    """Read a user's file. A duplicate is kept once; both its lines are in `Reading.duplicates`.
+    """Read a file in a format; raise `DataError` if it has faults or no rows.
 
-    `relations` are the known relation ids; any other relation is a fault, and so is a repeated example id. `tick` is
+    A duplicate is kept once, except in published files; both its lines are in `Reading.duplicates`. In a user's file,
+    a relation outside `relations` (the known relation ids) is a fault, and so is a repeated example id. `tick` is
     called for each row.
     """
-    rows = RowCollector(path, format, no_relation, once=True, relations=relations)
-    for row in rows_of(path, rows.faults):
-        rows.add(row)
+    faults, none = Faults(path), {None, NO_RELATION, *no_relation}
+    check = _RowCheck(none, relations)
+    examples: list[Example] = []
+    unrelated: list[Example] = []
+    counterexamples: list[Example] = []
+    first: dict[tuple[object, ...], int] = {}
+    duplicates: list[tuple[int, int]] = []
+    left_out: Counter[str] = Counter()
+    n_rows = 0
+    for row in format.rows(path, faults):
+        n_rows += 1
         tick()
-    return rows.reading(expected)
-
-
-class RowCollector:
-    """Collects the examples and faults of a file; equal examples are counted and, with `once`, kept only once."""
-
-    def __init__(
-        self,
-        path: Path,
-        format: str,
-        no_relation: Collection[str] = (),
-        *,
-        once: bool = False,
-        relations: Collection[str] | None = None,
-    ) -> None:
-        self.faults = Faults(path)
-        self.n_rows = 0
-        self._path, self._format, self._once, self._relations = path, format, once, relations
-        self._ids: dict[str, int] = {}
-        self._spelling = {readable_name(relation): relation for relation in relations or ()}
-        self._no_relation = {None, NO_RELATION, *no_relation}
-        self._examples: list[Example] = []
-        self._unrelated: list[Example] = []
-        self._counterexamples: list[Example] = []
-        self._first: dict[tuple[object, ...], int] = {}
-        self._duplicates: list[tuple[int, int]] = []
-        self._left_out: Counter[str] = Counter()
-
-    def add(self, row: SourceRow) -> None:
-        """Keep the example of a row, count a skipped row, or note a fault."""
-        self.n_rows += 1
         try:
             found = row.read()
+            rejected = isinstance(found, Rejected)
             example = found.example if isinstance(found, Rejected) else found
-            if self._once and isinstance(example, Example):
-                example = self._checked(example, row.line)
-            if isinstance(found, Rejected) and found.example.relation in self._no_relation - {None}:
-                raise DataError("'holds' is false; name the relation that does not hold.")
+            if isinstance(example, Example) and not format.published:
+                example = check.checked(example, row.line, rejected=rejected)
         except DataError as error:
-            self.faults.add(row.line, f"{row.where}{error}")
-            return
+            faults.add(row.line, f"{row.where}{error}")
+            continue
         if isinstance(example, str):
-            self._left_out[example] += 1
-            return
-        rejected = isinstance(found, Rejected)
-        unrelated = example.relation in self._no_relation and not rejected
-        if self._once or not unrelated:
+            left_out[example] += 1
+            continue
+        pool = counterexamples if rejected else unrelated if example.relation in none else examples
+        if pool is not unrelated or not format.published:
             number = row.line if row.number is None else row.number
             key = (example.tokens, example.head.span, example.tail.span, example.relation, rejected)
-            if (first := self._first.setdefault(key, number)) != number:
-                self._duplicates.append((number, first))
-                if self._once:
-                    return
-        pool = self._counterexamples if rejected else self._unrelated if unrelated else self._examples
+            if (before := first.setdefault(key, number)) != number:
+                duplicates.append((number, before))
+                if not format.published:
+                    continue
         pool.append(example)
+    faults.raise_if_any()
+    if not n_rows:
+        raise DataError(f"{path}: the file is empty; expected {format.expected}.")
+    return Reading(
+        path,
+        format.name,
+        tuple(examples),
+        tuple(unrelated),
+        duplicates=tuple(duplicates),
+        left_out=left_out,
+        counterexamples=tuple(counterexamples),
+    )
 
-    def _checked(self, example: Example, line: int) -> Example:
+
+class _RowCheck:
+    """Checks the relations and ids of a user's examples."""
+
+    def __init__(self, none: Collection[str | None], relations: Collection[str] | None) -> None:
+        self._none, self._relations = none, relations
+        self._ids: dict[str, int] = {}
+        self._spelling = {readable_name(relation): relation for relation in relations or ()}
+
+    def checked(self, example: Example, line: int, *, rejected: bool) -> Example:
         """Return the example with its relation spelled as listed, or as in its first row."""
         known, relation = self._relations, example.relation
-        if relation is not None and relation not in self._no_relation and (known is None or relation not in known):
+        if relation is not None and relation not in self._none and (known is None or relation not in known):
             spelling = self._spelling.setdefault(readable_name(relation), relation)
             if known is not None and spelling not in known:
                 raise DataError(_unlisted(relation, known))
             example = replace(example, relation=spelling)
         if self._ids.setdefault(example.id, line) != line:
             raise DataError(f"id {example.id!r} was already used on line {self._ids[example.id]}.")
+        if rejected and relation is not None and relation in self._none:
+            raise DataError("'holds' is false; name the relation that does not hold.")
         return example
-
-    def reading(self, expected: str, candidates: tuple[tuple[str, ...], ...] | None = None) -> Reading:
-        """Return the content of the file; raise `DataError` if it has faults or no rows."""
-        self.faults.raise_if_any()
-        if not self.n_rows:
-            raise DataError(f"{self._path}: the file is empty; expected {expected}.")
-        return Reading(
-            self._path,
-            self._format,
-            tuple(self._examples),
-            tuple(self._unrelated),
-            candidates,
-            tuple(self._duplicates),
-            self._left_out,
-            tuple(self._counterexamples),
-        )
 
 
 def _unlisted(relation: str, relations: Collection[str]) -> str:
@@ -192,19 +182,11 @@ def _unlisted(relation: str, relations: Collection[str]) -> str:
     return message[0].lower() + message[1:]
 
 
-@dataclass(frozen=True, slots=True)
-class Marked:
-    """A tool's mark in a text: offsets as the tool counts them, end excluded, and the words it covers."""
+def sentences_example(text: str, head: Mark, tail: Mark, *, relation: str | None, id: str) -> Example | str:
+    """Build the example of two entities in a document: their sentence, or all sentences from one to the other.
 
-    start: int
-    end: int
-    words: str | None = None
-    id: str | None = None
-    type: str | None = None
-
-
-def sentences_example(text: str, head: Marked, tail: Marked, *, relation: str | None, id: str) -> Example | str:
-    """Build the example of two entities in a document: their sentence, or all sentences from one to the other."""
+    The marks are those of a tool: offsets as it counts them; the name is the words that it says they cover.
+    """
     marks = find_marks(text, head, tail)
     by_start = sorted(marks, key=lambda mark: mark.start)
     if by_start[1].start < by_start[0].end:
@@ -216,27 +198,27 @@ def sentences_example(text: str, head: Marked, tail: Marked, *, relation: str | 
     return example_from_text(text[start:end], *moved, relation=relation, id=id)
 
 
-def find_marks(text: str, *marked: Marked) -> list[Mark]:
-    """Locate a tool's marks in a text, with one way of counting for all of them."""
+def find_marks(text: str, *marked: Mark) -> list[Mark]:
+    """Locate a tool's marks in a text, with one way of counting for all of them; the words of the text name them."""
     for place in _countings(text):
         if all(_fits(text, place, mark) for mark in marked):
-            return [Mark(place[mark.start], place[mark.end], id=mark.id, type=mark.type) for mark in marked]
+            return [replace(mark, start=place[mark.start], end=place[mark.end], name=None) for mark in marked]
     for mark in marked:
         span = f"({mark.start}, {mark.end})"
         if not 0 <= mark.start < mark.end <= len(text):
             raise DataError(f"entity {span} is not within the text ({len(text)} characters).")
-        if mark.words is not None and not _same(text[mark.start : mark.end], mark.words):
-            found, said = text[mark.start : mark.end][:_SHOWN], mark.words[:_SHOWN]
+        if mark.name is not None and not _same(text[mark.start : mark.end], mark.name):
+            found, said = text[mark.start : mark.end][:_SHOWN], mark.name[:_SHOWN]
             raise DataError(
                 f"entity {span} is {found!r} in the text, {said!r} in the annotation; was the text changed?"
             )
     raise DataError("the offsets of the two entities count characters differently.")
 
 
-def _fits(text: str, place: Mapping[int, int] | range, mark: Marked) -> bool:
+def _fits(text: str, place: Mapping[int, int] | range, mark: Mark) -> bool:
     if mark.start >= mark.end or mark.start not in place or mark.end not in place:
         return False
-    return mark.words is None or _same(text[place[mark.start] : place[mark.end]], mark.words)
+    return mark.name is None or _same(text[place[mark.start] : place[mark.end]], mark.name)
 
 
 def _around(text: str, first: int, last: int) -> tuple[int, int]:
