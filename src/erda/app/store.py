@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from erda.app.state import (
     DAMAGED,
     DECODING,
     FORMAT,
+    RelationFile,
     Stamp,
     State,
     StoreHead,
@@ -37,7 +39,6 @@ from erda.app.state import (
     UnrelatedFile,
     VersionFile,
     VersionInfo,
-    parts_of,
 )
 from erda.errors import BusyError, DataError, ErdaError, ModelError, WriteError
 from erda.files import (
@@ -52,7 +53,7 @@ from erda.files import (
     write_bytes,
     write_json,
 )
-from erda.types import Relation
+from erda.types import Example, Relation
 
 if TYPE_CHECKING:
     import numpy as np
@@ -174,24 +175,26 @@ class Store:
         from erda.methods.base import Checkpoint
 
         version = self._read_file(number) if mend else self.version_file(number)
-        parts = [self.objects.read_relation(files) for files in version.relations]
-        kept = [iter(part.kept) for part in parts]
+        abouts = [self.objects.read_about(files) for files in version.relations]
+        content = self._content(version, abouts)
+        if not abouts:
+            return content
+        kept = [iter(about.kept) for about in abouts]
+        rows: dict[str, dict[str, np.ndarray]] = {}
+        for about, files in zip(abouts, version.relations, strict=True):
+            for name, array in self.objects.read_tensors(files.rows).items():
+                rows.setdefault(name, {})[about.known.id] = array
         others = self.objects.read_tensors(version.shared)
         learned = Checkpoint(
             version.stamp.setup.method,
             version.n_tasks,
-            tuple(part.known.relation for part in parts),
+            content.relations,
             tuple(next(kept[place]) for place in version.kept),
-            {
-                name: {part.known.id: part.rows[name] for part in parts if name in part.rows}
-                for name in dict.fromkeys(name for part in parts for name in part.rows)
-            },
+            rows,
             _named(others, "shared."),
             _named(others, "encoder."),
         )
-        known = tuple(part.known for part in parts)
-        unrelated = self.objects.read_unrelated(version.unrelated)
-        return State(version.stamp, known, learned if known else None, unrelated, version.thresholds)
+        return replace(content, learned=learned)
 
     def before(self) -> int:
         """The version before the current one: the next older one if the file of the current one is damaged."""
@@ -215,8 +218,11 @@ class Store:
     def content(self) -> State:
         """Read the current version without the arrays of the method, and so without NumPy."""
         version = self.version_file(self.head().current)
-        known = tuple(self.objects.read_about(files).known for files in version.relations)
-        return State(version.stamp, known, None, self.objects.read_unrelated(version.unrelated), version.thresholds)
+        return self._content(version, [self.objects.read_about(files) for files in version.relations])
+
+    def _content(self, version: VersionFile, abouts: Iterable[RelationFile]) -> State:
+        known, unrelated = tuple(about.known for about in abouts), self.objects.read_unrelated(version.unrelated)
+        return State(version.stamp, known, None, unrelated, version.thresholds)
 
     def history(self) -> list[VersionInfo]:
         """Every version on disk, oldest first."""
@@ -266,15 +272,26 @@ class Store:
 
     def write(self, state: State) -> State:
         """Write a version with the next free number, make it current and return it."""
-        places = {one.id: place for place, one in enumerate(state.known)}
-        learned = state.learned
-        others = {f"shared.{name}": tensor for name, tensor in learned.shared.items()} if learned else {}
-        others |= {f"encoder.{name}": tensor for name, tensor in learned.weights.items()} if learned else {}
+        from erda.methods.base import Checkpoint
+
+        learned = state.learned or Checkpoint(state.stamp.setup.method, 0, (), (), {}, {}, {})
+        places, kept = {one.id: place for place, one in enumerate(state.known)}, defaultdict[str, list[Example]](list)
+        for example in learned.kept:
+            kept[str(example.relation)].append(example)
+        relations = (
+            self.objects.write_relation(
+                RelationFile(one, tuple(kept[one.id])),
+                {name: own[one.id] for name, own in learned.rows.items() if one.id in own},
+            )
+            for one in state.known
+        )
+        others = {f"shared.{name}": tensor for name, tensor in learned.shared.items()}
+        others |= {f"encoder.{name}": tensor for name, tensor in learned.weights.items()}
         version = VersionFile(
             state.stamp,
-            learned.n_tasks if learned else 0,
-            tuple(map(self.objects.write_relation, parts_of(state))),
-            tuple(places[example.relation or ""] for example in learned.kept) if learned else (),
+            learned.n_tasks,
+            tuple(relations),
+            tuple(places[str(example.relation)] for example in learned.kept),
             self.objects.write_tensors(others),
             FORMAT,
             self.objects.write_about(UnrelatedFile(state.unrelated)) if state.unrelated else "",
