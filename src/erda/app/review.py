@@ -10,6 +10,7 @@ nothing. A judgement follows its relation when that is renamed or merged, and is
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
@@ -29,7 +30,6 @@ from erda.app.review_journal import (
     TEXTS,
     Decision,
     ReviewJournal,
-    ReviewProgress,
     ReviewTexts,
     Said,
     vectors_path,
@@ -52,16 +52,24 @@ BUSY = "another review of this extractor is open"
 
 @dataclass(frozen=True, slots=True)
 class ReviewView:
-    """The pair to show, or the reason why there is none; counts; the confidences of all pairs left."""
+    """The pair to show, or the reason why there is none; counts; the confidences of all pairs left.
+
+    `n_yes` and `n_no` count the judgements of each relation in all reviews of the store.
+    """
 
     version: int
     current: Candidate | None
     reason: str
     n_texts: int
     n_waiting: int  # judgements that are not part of a version yet
+    n_judged: int
+    n_left: int  # candidates that are likely enough
+    n_yes: dict[str, int]
+    n_no: dict[str, int]
+    right: tuple[bool, ...]  # for each proposal that was judged, whether it was right
+    progress: str  # a sentence about the shares of right answers and of facts found
     confidences: tuple[float, ...]
-    progress: ReviewProgress
-    unplaced: str = ""  # a line about judgements of unknown relations
+    unplaced: str  # a line about judgements of unknown relations
 
 
 def judgement_of(version: Version, example: Example, relation: str, *, holds: bool) -> Judgement:
@@ -109,14 +117,20 @@ class SharedReview:
         with self._open(version) as journal:
             name = version.known(relation).id if relation else None
             left, current = self._left(version, name, journal), self._current(version, name, journal)
+            rows = [one for one in journal.decisions if one.said != "skip"]
             return ReviewView(
                 version.number,
                 current,
                 "" if current else ENOUGH if left else self._reason(name, journal),
                 self.pool.n_texts if self.pool else 0,
                 len(journal.pending),
+                len(rows),
+                len(left),
+                dict(Counter(one.relation for one in rows if one.said != "no")),
+                dict(Counter(one.relation for one in rows if one.said == "no")),
+                tuple(one.said == "yes" for one in rows if one.said != "accepted"),
+                self._expected(left, name, journal)[0],
                 tuple(sorted((round(one.confidence, 4) for one in left), reverse=True)),
-                journal.progress(len(left), self._expected(left, name, journal)[0]),
                 journal.why_unplaced(version.state.known),
             )
 

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -45,18 +44,6 @@ class PendingJudgements:
     """`pending.json`."""
 
     judgements: tuple[Judgement, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ReviewProgress:
-    """Counts of a review: those of `n_yes` and `n_no` are judgements of each relation in all reviews of the store."""
-
-    n_judged: int
-    n_left: int  # candidates that are likely enough
-    n_yes: dict[str, int] = field(default_factory=dict)
-    n_no: dict[str, int] = field(default_factory=dict)
-    right: tuple[bool, ...] = ()  # for each proposal that was judged, whether it was right
-    progress: str = ""  # a sentence about the shares of right answers and of facts found
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +94,6 @@ class ReviewJournal:
         remove_unfinished(self.folder)
         self.pending = tuple(judgements)
         write_json(self.folder / PENDING, sealed(PendingJudgements(self.pending)))
-
-    def progress(self, n_left: int, expected: str) -> ReviewProgress:
-        """Count the decisions."""
-        rows = [one for one in self.decisions if one.said != "skip"]
-        right = tuple(one.said == "yes" for one in rows if one.said != "accepted")
-        yes = Counter(one.relation for one in rows if one.said != "no")
-        no = Counter(one.relation for one in rows if one.said == "no")
-        return ReviewProgress(len(rows), n_left, dict(yes), dict(no), right, expected)
 
     def why_unplaced(self, known: Sequence[TaughtRelation]) -> str:
         """A line about pending judgements of unknown relations; empty if there is none."""
