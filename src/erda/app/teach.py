@@ -283,10 +283,8 @@ def renamed(state: State, relation: str, new_name: str | Relation) -> State:
 
 def redescribed(state: State, relation: str, description: str) -> State:
     """Give a relation another description; an empty text removes it."""
-    if not isinstance(description, str):
-        raise DataError(f"description: expected a text, got {description!r:.80}.")
     old = known_relation(relation, state.relations)
-    new = relation_of(Relation(old.id, old.name, description))
+    new = relation_of(Relation(old.id, old.name), description)
     known = tuple(replace(one, relation=new) if one.relation is old else one for one in state.known)
     done = "described" if description.strip() else "removed the description of"
     return state.changed(f"{done} {old.id}", known=known)

@@ -226,20 +226,16 @@ class VersionLog:
             return newest.number
 
     def _newest(self) -> Version:
-        for _ in range(2):
+        """Read the version that the store names, unless it is in memory; its identity tells it from a backup."""
+        while True:
             head = self.store.head()
             try:
-                return self.at(head.current)
+                if self.store.version_file(head.current).stamp.identity == self.current.state.stamp.identity:
+                    return self.current
+                return self.made(self.store.read(head.current))
             except ErdaError:  # another process pruned it during the read, unless it is still current
                 if self.store.head() == head:
                     raise
-        return self.at(self.store.head().current)
-
-    def at(self, number: int) -> Version:
-        """Read a version, unless it is the current one; its identity tells it from that of a restored backup."""
-        if self.store.version_file(number).stamp.identity == self.current.state.stamp.identity:
-            return self.current
-        return self.made(self.store.read(number))
 
     def point(self, number: int | None, *, check: Callable[[Setup], object] = id) -> int:
         """Make a version the current one (None: the one before), once it is read and its setup passes the `check`.
