@@ -138,7 +138,7 @@ def test_pairs_of_an_undone_version_are_shown_again(extractor: Extractor) -> Non
 def test_a_killed_review_loses_nothing(extractor: Extractor) -> None:
     journal = ReviewJournal(extractor.folder / FOLDER)
     journal.folder.mkdir()
-    pool = CandidatePool(extractor.version, ROWS)
+    pool = CandidatePool(extractor.version, ROWS, extractor.folder)
     killed = Review(extractor, SharedReview(extractor.folder, pool))
     key = shown(killed.view)
     killed.judge(holds=False)

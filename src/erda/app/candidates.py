@@ -20,7 +20,7 @@ import numpy as np
 
 from erda.answers import Progress, Suggestion
 from erda.app.questions import NO_ENTITY, PairQuestions
-from erda.app.review_journal import shown_keys, vectors_path
+from erda.app.review_journal import FOLDER, VECTORS, shown_keys
 from erda.app.texts import TextRow, text_rows
 from erda.app.version import Version, words_outside
 from erda.encoders.contract import Encoder
@@ -53,11 +53,10 @@ class Candidate:
 class VectorFile:
     """Vectors by the key of a pair, in memory and in a file; a missing or damaged file is ignored."""
 
-    def __init__(self, path: Path | None) -> None:
-        self._path, self.vectors, self._n_written = path, dict[str, np.ndarray](), 0
-        if path is not None:
-            remove_unfinished(path.parent, of=path.name)  # of a killed process
-        if path is not None and path.is_file():
+    def __init__(self, path: Path) -> None:
+        self._path, self.vectors = path, dict[str, np.ndarray]()
+        remove_unfinished(path.parent, of=path.name)  # of a killed process
+        if path.is_file():
             with suppress(ErdaError, KeyError, ValueError):
                 found = read_arrays(path)
                 self.vectors = dict(zip(map(str, found["keys"]), found["vectors"], strict=True))
@@ -65,7 +64,7 @@ class VectorFile:
 
     def write(self) -> None:
         """Write the file if it has grown."""
-        if self._path is None or len(self.vectors) == self._n_written:
+        if len(self.vectors) == self._n_written:
             return
         arrays = {"keys": np.array(list(self.vectors)), "vectors": np.stack(list(self.vectors.values()))}
         with suppress(ErdaError):  # a store that cannot be written: the vectors are only in memory
@@ -93,18 +92,19 @@ class _Remembering:
 
 
 class CandidatePool:
-    """All entity pairs of some texts, by sentence. `version` finds the entities."""
+    """All entity pairs of some texts, by sentence. `version` finds the entities; vectors are kept in its `store`."""
 
     def __init__(
         self,
         version: Version,
         texts: Iterable[TextRow],
+        store: Path,
         *,
         pronouns: bool = True,
-        vectors: Path | None = None,
         progress: Progress | None = None,
     ) -> None:
-        self._file = VectorFile(vectors)
+        weights = version.state.stamp.setup.encoder.fingerprint[:16]
+        self._file = VectorFile(store / FOLDER / VECTORS.format(weights))
         self._over: tuple[Version, Version] | None = None  # a version, and the same with kept vectors
         self._untagged, self._pronouns = list(texts), pronouns
         self.n_texts, self.n_entities, self.hint = len(self._untagged), 0, ""
@@ -294,8 +294,8 @@ def suggest(
         raise DataError(f"n: must be at least 1, got {n}.")
     if isinstance(given, Path) and not given.is_file():
         return _suggest_from_corpus(version, relation, given, n)
-    name, path = version.known(relation).id, vectors_path(store, version.state.stamp.setup.encoder)
-    pool = CandidatePool(version, text_rows(given), pronouns=pronouns, vectors=path, progress=progress)
+    name = version.known(relation).id
+    pool = CandidatePool(version, text_rows(given), store, pronouns=pronouns, progress=progress)
     found = pool.ranked(version, name, without=shown_keys(store, version.judged.keys()), progress=progress)
     return [Suggestion(one.example, one.confidence) for one in found[:n]]
 

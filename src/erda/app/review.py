@@ -24,16 +24,7 @@ from erda.app.candidates import Candidate, CandidatePool
 from erda.app.extractor import Extractor
 from erda.app.inputs import read_each
 from erda.app.questions import NO_ENTITY
-from erda.app.review_journal import (
-    FOLDER,
-    PENDING,
-    TEXTS,
-    Decision,
-    ReviewJournal,
-    ReviewTexts,
-    Said,
-    vectors_path,
-)
+from erda.app.review_journal import FOLDER, PENDING, TEXTS, Decision, ReviewJournal, ReviewTexts, Said
 from erda.app.state import Judgement, present_id
 from erda.app.store import Store
 from erda.app.texts import TextRow
@@ -224,8 +215,7 @@ class SharedReview:
 
     def _read_pool(self, version: Version, texts: ReviewTexts, progress: Progress | None = None) -> CandidatePool:
         rows = [TextRow(text) for text in texts.texts]
-        path = vectors_path(self._store, version.state.stamp.setup.encoder)
-        return CandidatePool(version, rows, pronouns=texts.pronouns, vectors=path, progress=progress)
+        return CandidatePool(version, rows, self._store, pronouns=texts.pronouns, progress=progress)
 
     def _left(self, version: Version, relation: str | None, journal: ReviewJournal) -> list[Candidate]:
         """The undecided pairs, most useful first; they are ranked again when a ranking is used up.
@@ -370,12 +360,11 @@ def open_review(
     if not extractor.version.state.known:
         raise DataError(NOTHING_TAUGHT)
     folder = extractor.folder / FOLDER
-    path = vectors_path(extractor.folder, extractor.version.state.stamp.setup.encoder)
     with locked(folder, busy=BUSY, wait=0):
         remove_unfinished(folder)  # of a killed review
         extractor.refresh()
         ReviewJournal(folder)  # a damaged or foreign one is rejected before the pairs are embedded
-        pool = CandidatePool(extractor.version, texts, pronouns=pronouns, vectors=path, progress=progress)
+        pool = CandidatePool(extractor.version, texts, extractor.folder, pronouns=pronouns, progress=progress)
         review = Review(extractor, SharedReview(extractor.folder, pool, progress), relation)
         try:
             yield review

@@ -22,7 +22,7 @@ from typing import Literal
 from erda.app.state import Judgement, TaughtRelation, present_id
 from erda.errors import BusyError, DataError, WriteError, counted
 from erda.files import cannot_write, decode_json, locked, read_sealed, remove_own, remove_unfinished, sealed, write_json
-from erda.types import EncoderSpec, pair_key
+from erda.types import pair_key
 
 FOLDER, SHOWN, PENDING, VECTORS = "reviews", "shown.jsonl", "pending.json", "vectors-{}.npz"
 TEXTS = "texts.json"
@@ -142,11 +142,6 @@ def shown_keys(store: Path, held: Set[str]) -> set[str]:
     journal = ReviewJournal(store / FOLDER)
     journal.drop_undone(held)
     return journal.shown
-
-
-def vectors_path(store: Path, encoder: EncoderSpec) -> Path:
-    """The file of vectors of pairs, by the weights of the encoder."""
-    return store / FOLDER / VECTORS.format(encoder.fingerprint[:16])
 
 
 def purge_reviews(store: Path, known: Sequence[TaughtRelation]) -> None:
