@@ -1,8 +1,8 @@
 """Entity pairs of a user's own texts between which a relation may hold, most useful first.
 
-The texts need no index: entities are found, and each pair is embedded once. Vectors are kept on disk (`VectorFile`). If
-there are many texts or pairs, those that share words with taught examples come first, and the rest is tagged and
-embedded when these are used up.
+The texts need no index: entities are found, and each pair is embedded once. Vectors are kept on disk. If there are many
+texts or pairs, those that share words with taught examples come first, and the rest is tagged and embedded when these
+are used up.
 """
 
 from __future__ import annotations
@@ -50,17 +50,32 @@ class Candidate:
     is_answer: bool = False  # the confidence is above the threshold
 
 
-class VectorFile:
-    """Vectors by the key of a pair, in memory and in a file; a missing or damaged file is ignored."""
+class _Remembering:
+    """An encoder that embeds each pair once. Everything else is done by the encoder itself.
 
-    def __init__(self, path: Path) -> None:
-        self._path, self.vectors = path, dict[str, np.ndarray]()
+    Vectors, by the key of a pair, are in memory and in a file; a missing or damaged file is ignored.
+    """
+
+    def __init__(self, encoder: Encoder, path: Path) -> None:
+        self._encoder, self._path, self.vectors = encoder, path, dict[str, np.ndarray]()
         remove_unfinished(path.parent, of=path.name)  # of a killed process
         if path.is_file():
             with suppress(ErdaError, KeyError, ValueError):
                 found = read_arrays(path)
                 self.vectors = dict(zip(map(str, found["keys"]), found["vectors"], strict=True))
         self._n_written = len(self.vectors)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._encoder, name)
+
+    def embed(self, examples: Sequence[Example], **options: Any) -> np.ndarray:
+        if options.get("blanked"):
+            return self._encoder.embed(examples, **options)
+        keys, kept = [pair_key(one) for one in examples], self.vectors
+        new = {key: one for key, one in zip(keys, examples, strict=True) if key not in kept}
+        if new:
+            kept |= zip(new, self._encoder.embed(list(new.values()), **options), strict=True)
+        return np.stack([kept[key] for key in keys])
 
     def write(self) -> None:
         """Write the file if it has grown."""
@@ -70,25 +85,6 @@ class VectorFile:
         with suppress(ErdaError):  # a store that cannot be written: the vectors are only in memory
             write_arrays(self._path, arrays, compress=False)
             self._n_written = len(self.vectors)
-
-
-class _Remembering:
-    """An encoder that embeds each pair once. Everything else is done by the encoder itself."""
-
-    def __init__(self, encoder: Encoder, file: VectorFile) -> None:
-        self._encoder, self._file = encoder, file
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._encoder, name)
-
-    def embed(self, examples: Sequence[Example], **options: Any) -> np.ndarray:
-        if options.get("blanked"):
-            return self._encoder.embed(examples, **options)
-        keys, kept = [pair_key(one) for one in examples], self._file.vectors
-        new = {key: one for key, one in zip(keys, examples, strict=True) if key not in kept}
-        if new:
-            kept |= zip(new, self._encoder.embed(list(new.values()), **options), strict=True)
-        return np.stack([kept[key] for key in keys])
 
 
 class CandidatePool:
@@ -104,7 +100,7 @@ class CandidatePool:
         progress: Progress | None = None,
     ) -> None:
         weights = version.state.stamp.setup.encoder.fingerprint[:16]
-        self._file = VectorFile(store / FOLDER / VECTORS.format(weights))
+        self._encoder = _Remembering(version.method.encoder, store / FOLDER / VECTORS.format(weights))
         self._over: tuple[Version, Version] | None = None  # a version, and the same with kept vectors
         self._untagged, self._pronouns = list(texts), pronouns
         self.n_texts, self.n_entities, self.hint = len(self._untagged), 0, ""
@@ -158,7 +154,7 @@ class CandidatePool:
     def _embed_more(self, version: Version, relation: str | None, progress: Progress | None) -> None:
         words = [{token.lower() for token in one.examples[0].tokens} for one in self._waiting]
         ordered = [self._waiting[place] for place in _order(words, _taught(version, relation))]
-        new = [[one for one in sentence.examples if pair_key(one) not in self._file.vectors] for sentence in ordered]
+        new = [[one for one in sentence.examples if pair_key(one) not in self._encoder.vectors] for sentence in ordered]
         n_known = self.n_pairs - sum(map(len, new))
         n_left, self._waiting, chosen = max(AT_ONCE - n_known, AT_ONCE // 10, 1), [], list[Example]()
         for sentence, examples in zip(ordered, new, strict=True):  # sentences whose vectors are kept cost nothing
@@ -166,21 +162,19 @@ class CandidatePool:
             (self._embedded if is_chosen else self._waiting).append(sentence)
             chosen += examples if is_chosen else ()
             self.keys.update(map(pair_key, sentence.examples) if is_chosen else ())
-        method = self._remembering(version).method
-        if not method.trains:
+        if not version.method.trains:
             for start in range(0, len(chosen), BATCH):
-                method.encoder.embed(chosen[start : start + BATCH])
+                self._encoder.embed(chosen[start : start + BATCH])
                 if progress:
                     progress(min(start + BATCH, len(chosen)), len(chosen))
-            self._file.write()
+            self._encoder.write()
 
     def _remembering(self, version: Version) -> Version:
         """The version over an encoder that keeps vectors; a trained encoder changes, so its vectors are not kept."""
         if version.method.trains:
             return version
         if self._over is None or self._over[0] is not version:
-            encoder = _Remembering(version.method.encoder, self._file)
-            self._over = version, version.over(cast("Encoder", encoder))
+            self._over = version, version.over(cast("Encoder", self._encoder))
         return self._over[1]
 
     def _candidates(self, version: Version, relation: str | None, without: Collection[str]) -> list[Candidate]:
