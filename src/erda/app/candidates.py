@@ -20,7 +20,7 @@ import numpy as np
 
 from erda.answers import Progress, Suggestion
 from erda.app.questions import NO_ENTITY, PairQuestions
-from erda.app.review_journal import FOLDER, VECTORS, shown_keys
+from erda.app.review_journal import FOLDER, VECTORS, ReviewJournal
 from erda.app.texts import TextRow, text_rows
 from erda.app.version import Version, words_outside
 from erda.encoders.contract import Encoder
@@ -290,7 +290,8 @@ def suggest(
         return _suggest_from_corpus(version, relation, given, n)
     name = version.known(relation).id
     pool = CandidatePool(version, text_rows(given), store, pronouns=pronouns, progress=progress)
-    found = pool.ranked(version, name, without=shown_keys(store, version.judged.keys()), progress=progress)
+    shown = ReviewJournal(store / FOLDER, version.judged.keys()).shown
+    found = pool.ranked(version, name, without=shown, progress=progress)
     return [Suggestion(one.example, one.confidence) for one in found[:n]]
 
 

@@ -203,10 +203,8 @@ class SharedReview:
         head = Store(self._store).head()
         lock = locked(self._folder, busy=BUSY, error=BusyError, wait=WAIT_SECONDS) if self._has_texts else nullcontext()
         with self._lock, lock:
-            journal = ReviewJournal(self._folder)
-            if head.identity == version.state.stamp.identity:  # else the judgements may be in a version not loaded yet
-                journal.drop_undone(version.judged.keys())
-            yield journal
+            is_newest = head.identity == version.state.stamp.identity  # else a judgement may be in one not loaded yet
+            yield ReviewJournal(self._folder, version.judged.keys() if is_newest else None)
 
     def _use(self, pool: CandidatePool | None) -> None:
         self.pool, self._pool_is_of = pool, file_state(self._folder / TEXTS)

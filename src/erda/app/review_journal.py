@@ -55,9 +55,13 @@ class ReviewTexts:
 
 
 class ReviewJournal:
-    """The decisions of all reviews of a store, written at once. The caller holds the lock of the folder."""
+    """The decisions of all reviews of a store, written at once. A caller that writes holds the lock of the folder.
 
-    def __init__(self, folder: Path) -> None:
+    With `held`, the keys of a version, decisions whose judgement is neither pending nor in it are left out: it was
+    undone. Skipped pairs stay. The file keeps all decisions, so that they count again if the version comes back.
+    """
+
+    def __init__(self, folder: Path, held: Set[str] | None = None) -> None:
         for path in (folder, folder / SHOWN):
             if path.is_symlink():
                 raise DataError(f"{path}: is a symbolic link; erda does not write through it. Move it away.")
@@ -66,19 +70,14 @@ class ReviewJournal:
         self.pending = (
             read_sealed(path, PendingJudgements, remedy=f"Delete {path}.").judgements if path.exists() else ()
         )
+        if held is not None:
+            held = held | {pair_key(one.example) for one in self.pending}
+            self.decisions = [one for one in self.decisions if one.said == "skip" or one.key in held]
 
     @property
     def shown(self) -> set[str]:
         """The keys of all pairs that were decided."""
         return {one.key for one in self.decisions}
-
-    def drop_undone(self, held: Set[str]) -> None:
-        """Drop the decisions whose judgement is neither pending nor in `held`, the keys of a version: it was undone.
-
-        Skipped pairs stay. The file keeps all decisions, so that they count again if the version comes back.
-        """
-        held = held | {pair_key(one.example) for one in self.pending}
-        self.decisions = [one for one in self.decisions if one.said == "skip" or one.key in held]
 
     def add(self, decisions: Sequence[Decision], judgements: Sequence[Judgement] = ()) -> None:
         """Write decisions, and their judgements first: after a kill between the two, the judgements count."""
@@ -135,13 +134,6 @@ def _without_undone(rows: Iterable[Decision]) -> list[Decision]:
         if row.said != "undo":
             kept[row.key] = row
     return list(kept.values())
-
-
-def shown_keys(store: Path, held: Set[str]) -> set[str]:
-    """The keys of all pairs that were shown in reviews of a store, except where the judgement was undone."""
-    journal = ReviewJournal(store / FOLDER)
-    journal.drop_undone(held)
-    return journal.shown
 
 
 def purge_reviews(store: Path, known: Sequence[TaughtRelation]) -> None:
