@@ -260,9 +260,9 @@ class Extractor:
         with self._log.writing(begin=True) as before:
             new = read(before.relations)
             after, report = teach.added(before, new)
-            if (after.known, after.unrelated) == (before.known, before.unrelated):
-                return Taught(before.stamp.number, duplicates=report.duplicates)
             version = self._log.learn(after, progress)
+            if version.number == before.stamp.number:
+                return report
             version.warn_of_language(one.tokens for one in new.examples)
             doubted = [] if new.is_task or new.is_judged else teach.reversed_examples(after, self._log.encoder)
             return replace(report, version=version.number, warnings=tuple(map(teach.reversal_warning, doubted)))

@@ -90,8 +90,6 @@ class SharedReview:
         self, version: Version, texts: Sequence[str], *, pronouns: bool = True, progress: Progress | None = None
     ) -> None:
         """Review other texts; an empty list ends the review. Decisions about earlier texts are kept."""
-        if not version.state.known:
-            raise DataError(NOTHING_TAUGHT)
         given = ReviewTexts(tuple(text for text in texts if text.strip()), pronouns)
         read_each(given.texts, partial(check_text, most=None), what="text")
         pool = self._read_pool(version, given, progress)

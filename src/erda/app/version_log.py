@@ -162,19 +162,19 @@ class VersionLog:
                 raise
 
     def change(self, change: Callable[[State], State], progress: Progress | None = None) -> int:
-        """Change the state, unless nothing changes; return the number of the current version."""
+        """Change the state; return the number of the current version."""
         with self.writing() as before:
-            after = change(before)
-            fields = ("known", "unrelated", "thresholds")
-            is_same = all(getattr(after, name) == getattr(before, name) for name in fields)
-            return before.stamp.number if is_same else self.learn(after, progress).number
+            return self.learn(change(before), progress).number
 
     def learn(self, after: State, progress: Progress | None = None) -> Version:
         """Train the method on `after.known`, write the result as the next version, and make it current.
 
-        If only counterexamples, unrelated sentences, thresholds or declarations change, the method stays as it is.
+        If only counterexamples, unrelated sentences, thresholds or declarations change, the method stays as it is; if
+        nothing changes, there is no new version.
         """
         before, known = self.current.state, after.known
+        if (known, after.unrelated, after.thresholds) == (before.known, before.unrelated, before.thresholds):
+            return self.current
         if [one.learned_from for one in known] == [one.learned_from for one in before.known]:
             return self._write(replace(after, learned=before.learned), self.current.built)
         method = self._relearned(known, progress) if known else None
