@@ -191,17 +191,15 @@ class VersionLog:
         }
         known = {one.id: one.learned_from for one in before.known}
         changed = [one for one in earlier.values() if one.learned_from != known.get(one.id)]
-        gone = known.keys() - earlier.keys()
         if changed and method.trains:
             learner = replayed(blank(), list(earlier.values()), progress=progress)
         else:
             learner = forked(method)
-            if method.trains:
-                for relation in sorted(gone):
-                    learner.forget(relation)
-            elif changed or gone:
+            for relation in sorted(known.keys() - earlier.keys()):
+                learner.forget(relation)
+            if changed:
                 fresh = replayed(blank(), changed, progress=progress)
-                learner.restore(_merged(method.checkpoint(), fresh.checkpoint(), [*earlier]))
+                learner.restore(_merged(learner.checkpoint(), fresh.checkpoint(), [*earlier]))
         new = _task(after, teaching, learner.n_tasks)
         if new is not None:
             learner.learn(new)
