@@ -90,10 +90,9 @@ def read_texts(path: Path, *, columns: Mapping[str, str] | None = None) -> Itera
     for line in in_place(path, partial(read_lines, path)):
         if isinstance(line, Unread):
             yield TextLine(line.line, TextRow(""), line.error)
+        elif line[1].strip() and not is_row:
+            yield TextLine(line[0], TextRow(line[1]))
         elif line[1].strip():
-            if not is_row:
-                yield TextLine(line[0], TextRow(line[1]))
-                continue
             columns = other_fields(line[1], READ)
             try:
                 yield TextLine(line[0], decode_json(line[1], TextRow), columns=columns)
