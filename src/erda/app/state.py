@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from erda.errors import ModelError
 from erda.files import Decoding, decode_json, inside, read_bytes, write_bytes
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from erda.methods.base import Checkpoint
 
+T = TypeVar("T")
 FORMAT = 2
 DAMAGED = "The store is damaged: open it at another version (version=N, or erda versions --to N), or restore a copy."
 DECODING: Decoding = {"error": ModelError, "remedy": DAMAGED, "plain": True}
@@ -292,17 +293,10 @@ class StoreObjects:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def read_about(self, files: RelationFiles) -> RelationFile:
-        """Read a relation without the arrays."""
-        content, place = self._read(f"{files.about}.json")
-        return decode_json(content, RelationFile, place=str(place), **DECODING)
-
-    def read_unrelated(self, digest: str) -> tuple[Lesson, ...]:
-        """Read the sentences in which no relation holds."""
-        if not digest:
-            return ()
+    def read_about(self, digest: str, kind: type[T]) -> T:
+        """Read a `RelationFile`, or an `UnrelatedFile`."""
         content, place = self._read(f"{digest}.json")
-        return decode_json(content, UnrelatedFile, place=str(place), **DECODING).unrelated
+        return decode_json(content, kind, place=str(place), **DECODING)
 
     def read_tensors(self, digest: str) -> dict[str, np.ndarray]:
         """Read arrays by name."""

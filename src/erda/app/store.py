@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -175,8 +175,7 @@ class Store:
         from erda.methods.base import Checkpoint
 
         version = self._read_file(number) if mend else self.version_file(number)
-        abouts = [self.objects.read_about(files) for files in version.relations]
-        content = self._content(version, abouts)
+        content, abouts = self._content(version)
         if not abouts:
             return content
         kept = [iter(about.kept) for about in abouts]
@@ -217,12 +216,13 @@ class Store:
 
     def content(self) -> State:
         """Read the current version without the arrays of the method, and so without NumPy."""
-        version = self.version_file(self.head().current)
-        return self._content(version, [self.objects.read_about(files) for files in version.relations])
+        return self._content(self.version_file(self.head().current))[0]
 
-    def _content(self, version: VersionFile, abouts: Iterable[RelationFile]) -> State:
-        known, unrelated = tuple(about.known for about in abouts), self.objects.read_unrelated(version.unrelated)
-        return State(version.stamp, known, None, unrelated, version.thresholds)
+    def _content(self, version: VersionFile) -> tuple[State, list[RelationFile]]:
+        """A version without the arrays of the method, and the objects that describe its relations."""
+        abouts = [self.objects.read_about(files.about, RelationFile) for files in version.relations]
+        unrelated = self.objects.read_about(version.unrelated, UnrelatedFile).unrelated if version.unrelated else ()
+        return State(version.stamp, tuple(one.known for one in abouts), None, unrelated, version.thresholds), abouts
 
     def history(self) -> list[VersionInfo]:
         """Every version on disk, oldest first."""
@@ -308,7 +308,7 @@ class Store:
         version, found = self.version_file(self.head().current), dict[int, Relation]()
         for place, files in enumerate(version.relations):
             with suppress(ModelError):
-                found[place] = self.objects.read_about(files).known.relation
+                found[place] = self.objects.read_about(files.about, RelationFile).known.relation
         unread = [place for place in range(len(version.relations)) if place not in found]
         if len(unread) == 1 and find_relation(relation, found.values()) is None:
             self._add(version.without(unread[0], relation))
