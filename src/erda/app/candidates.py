@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import log, sqrt
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from erda.files import read_arrays, remove_unfinished, user_path, write_arrays
 from erda.text.language import NOT_ENGLISH
 from erda.types import Example, pair_key
 
+T = TypeVar("T")
 TAGGED_AT_ONCE = 2_000  # texts whose entities are found before the first pair is shown: ten to twenty seconds
 AT_ONCE = 3_000  # pairs that are embedded before the first is shown: half a minute on one core
 BATCH = 256  # texts or pairs between two calls of `progress`
@@ -136,7 +137,7 @@ class CandidatePool:
         """Find the entities of the next texts; texts that share words with taught examples come first."""
         if len(self._untagged) > TAGGED_AT_ONCE:
             words = [set(_WORD.findall(row.text.lower())) for row in self._untagged]
-            self._untagged = [self._untagged[place] for place in _order(words, _taught(version, relation))]
+            self._untagged = _promising_first(self._untagged, words, version, relation)
         rows, self._untagged = self._untagged[:TAGGED_AT_ONCE], self._untagged[TAGGED_AT_ONCE:]
         for start in range(0, len(rows), BATCH):
             given = [(row.text, row.marks()) for row in rows[start : start + BATCH]]
@@ -153,7 +154,7 @@ class CandidatePool:
 
     def _embed_more(self, version: Version, relation: str | None, progress: Progress | None) -> None:
         words = [{token.lower() for token in one.examples[0].tokens} for one in self._waiting]
-        ordered = [self._waiting[place] for place in _order(words, _taught(version, relation))]
+        ordered = _promising_first(self._waiting, words, version, relation)
         new = [[one for one in sentence.examples if pair_key(one) not in self._encoder.vectors] for sentence in ordered]
         n_known = self.n_pairs - sum(map(len, new))
         n_left, self._waiting, chosen = max(AT_ONCE - n_known, AT_ONCE // 10, 1), [], list[Example]()
@@ -256,18 +257,14 @@ def most_useful_first(found: Sequence[Candidate]) -> list[Candidate]:
     return [one for _, one in sorted(ordered, key=lambda pair: pair[0])]
 
 
-def _order(words_of: Sequence[Set[str]], taught: Sequence[Example]) -> list[int]:
-    """Places of texts by the rare words that they share with taught examples."""
-    n_with = Counter(word for words in words_of for word in words)
+def _promising_first(texts: Sequence[T], words: Sequence[Set[str]], version: Version, relation: str | None) -> list[T]:
+    """Order texts by the rare ones of their `words` that occur in taught examples."""
+    n_with = Counter(word for own in words for word in own)
+    taught = [lesson.example for one in version.state.known if relation in (None, one.id) for lesson in one.lessons]
     wanted = {token.lower() for example in taught for _, token in words_outside(example)}
-    weights = {word: log(len(words_of) / n_with[word]) for word in wanted if word in n_with}
-    scores = [sum(weights.get(word, 0.0) for word in words) / sqrt(max(len(words), 1)) for words in words_of]
-    return sorted(range(len(words_of)), key=lambda place: -scores[place])
-
-
-def _taught(version: Version, relation: str | None) -> list[Example]:
-    known = (one for one in version.state.known if relation in (None, one.id))
-    return [lesson.example for one in known for lesson in one.lessons]
+    weights = {word: log(len(words) / n_with[word]) for word in wanted if word in n_with}
+    scores = [sum(weights.get(word, 0.0) for word in own) / sqrt(max(len(own), 1)) for own in words]
+    return [texts[place] for place in sorted(range(len(texts)), key=lambda place: -scores[place])]
 
 
 def suggest(
