@@ -164,7 +164,6 @@ class Store:
             head = self.head()
         except ModelError:
             head = StoreHead(FORMAT, number, max(self.numbers(), default=0))
-        self.refuse_missing(number)
         identity = self._read_file(number).stamp.identity
         write_json(self.folder / HEAD, sealed(replace(head, current=number, identity=identity)))
 
