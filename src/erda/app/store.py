@@ -4,7 +4,7 @@
     versions/7.json             what was done, when, with which method and encoder; the objects of its relations
     objects/SHA256.json         a relation, its examples and counterexamples; or the sentences without a relation
     objects/SHA256.safetensors  the method's arrays of a relation; weights that learning changed
-    derived.bin                 optional: the fitted method of the version asked last (`DerivedArrays`)
+    derived.bin                 optional: the fitted method of the version asked last (`read_derived`)
 
 Objects are written first, then the version, then `extractor.json`, each in one step: a kill or a full disk leaves the
 previous version current. Writers take a lock. Readers need none, because no file that a version names ever changes.
@@ -363,25 +363,20 @@ class Store:
             if not any(folder.glob("*")):
                 remove_own(folder)
 
+    # -- derived arrays ------------------------------------------------------------------------------------------------
 
-class DerivedArrays:
-    """The derived arrays of one version of a store, by name."""
-
-    def __init__(self, store: Store, identity: str) -> None:
-        self._store, self._identity = store, identity
-
-    def load(self) -> dict[str, np.ndarray] | None:
-        """Read the arrays; None if they are not on disk or cannot be trusted."""
+    def read_derived(self, identity: str) -> dict[str, np.ndarray] | None:
+        """Read the derived arrays of a version, by name; None if they are not on disk or cannot be trusted."""
         from safetensors import SafetensorError
         from safetensors.numpy import load
 
         with suppress(OSError, SafetensorError):
-            found = (self._store.folder / DERIVED).read_bytes()
-            if found[:SEAL_BYTES] == self._seal(found[SEAL_BYTES:]):
+            found = (self.folder / DERIVED).read_bytes()
+            if found[:SEAL_BYTES] == _derived_seal(identity, found[SEAL_BYTES:]):
                 return load(found[SEAL_BYTES:])
         return None
 
-    def save(self, arrays: Mapping[str, np.ndarray]) -> None:
+    def write_derived(self, identity: str, arrays: Mapping[str, np.ndarray]) -> None:
         """Write the arrays if they are large and the version is current; a store that cannot be written stays as is."""
         from safetensors.numpy import save
 
@@ -389,14 +384,15 @@ class DerivedArrays:
             return
         content = save(dict(arrays))
         with suppress(ErdaError):  # read-only, full disk, gone, or locked by a process that teaches
-            self._store.head()  # the lock would create a folder that is gone
-            with locked(self._store.folder, busy="busy", wait=0):
-                if self._store.head().identity == self._identity:
-                    write_bytes(self._store.folder / DERIVED, self._seal(content) + content)
+            self.head()  # the lock would create a folder that is gone
+            with locked(self.folder, busy="busy", wait=0):
+                if self.head().identity == identity:
+                    write_bytes(self.folder / DERIVED, _derived_seal(identity, content) + content)
 
-    def _seal(self, content: bytes) -> bytes:
-        key = hashlib.sha256(f"{DERIVED_FORMAT} {__version__} {self._identity}".encode()).digest()
-        return hashlib.blake2b(content, key=key, digest_size=SEAL_BYTES).digest()
+
+def _derived_seal(identity: str, content: bytes) -> bytes:
+    key = hashlib.sha256(f"{DERIVED_FORMAT} {__version__} {identity}".encode()).digest()
+    return hashlib.blake2b(content, key=key, digest_size=SEAL_BYTES).digest()
 
 
 def _named(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

@@ -20,7 +20,7 @@ import numpy as np
 
 from erda.answers import Progress
 from erda.app.state import NOTHING, Setup, Stamp, State, TaughtRelation, now
-from erda.app.store import DerivedArrays, Store
+from erda.app.store import Store
 from erda.app.version import NOTHING_TAUGHT, Version, forked
 from erda.encoders import BY_MODE, build_encoder, encoder_settings
 from erda.encoders.contract import Encoder
@@ -269,7 +269,7 @@ class VersionLog:
 
     def made(self, state: State, method: Method | None = None) -> Version:
         """A version of this store."""
-        return Version(state, self._build, method, DerivedArrays(self.store, state.stamp.identity))
+        return Version(state, self._build, method, self.store)
 
     def _build(self, state: State) -> Method:
         method = self.builder.blank(state.stamp.setup)
