@@ -131,7 +131,7 @@ def reviewed(extractor: Extractor, texts: Sequence[Annotated], relation: str | N
     while left and "used up" not in stops:
         with open_review(extractor, rows, relation=relation) as review:
             while left:
-                said = review.view.progress.progress
+                said = review.view.progress
                 if n >= left[0] and said != LATER:
                     if shares := SAID.search(said):  # else there is nothing to expect
                         yield {"judged": left[0]} | compared(map(float, shares.groups()), *truth(review, gold))

@@ -154,19 +154,14 @@ def likelier(answers: Iterable[Answer]) -> tuple[Answer, ...]:
         pair = answer.example.tokens, frozenset((answer.head_name, answer.tail_name))
         if answer.relation is not None and (pair not in found or answer.confidence > found[pair].confidence):
             found[pair] = answer
-    sides = [(answer, side) for answer in found.values() for side in ("head", "tail")]
-    named = {_fact(*one) for one in sides if not is_pronoun(_other(*one).name)}
-    empty = {id(one[0]) for one in sides if is_possessive(_other(*one)) and _fact(*one) in named}
+    sides = list[tuple[Answer, object, Entity]]()  # a relation with the entity on one side of it, and the other entity
+    for answer in found.values():
+        example, relation = answer.example, (answer.example.tokens, answer.relation)
+        sides.append((answer, (*relation, "head", answer.head_name), example.tail))
+        sides.append((answer, (*relation, "tail", answer.tail_name), example.head))
+    named = {fact for _, fact, other in sides if not is_pronoun(other.name)}
+    empty = {id(answer) for answer, fact, other in sides if is_possessive(other) and fact in named}
     return tuple(answer for answer in found.values() if id(answer) not in empty)
-
-
-def _other(answer: Answer, side: str) -> Entity:
-    return answer.example.tail if side == "head" else answer.example.head
-
-
-def _fact(answer: Answer, side: str) -> object:
-    """A key of a relation and the entity on one side of it, in a sentence."""
-    return answer.example.tokens, answer.relation, side, answer.head_name if side == "head" else answer.tail_name
 
 
 @dataclass(frozen=True, slots=True)

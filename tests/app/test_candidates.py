@@ -46,7 +46,7 @@ def test_likely_and_uncertain_ones_relations_and_sentences_take_turns() -> None:
 
 
 def test_what_a_review_expects_follows_the_confidences(extractor: Extractor) -> None:
-    pool = CandidatePool(extractor.version, ROWS[:2])
+    pool = CandidatePool(extractor.version, ROWS[:2], extractor.folder)
     pool.keys, pool.n_unlikely = {"a", "b"}, 1.0
     left = [replace(candidate(f"[[a]] {n} {{{{b}}}}", "r", 0.5), is_answer=n < 6) for n in range(8)]
     said, is_enough = pool.expected({"a", "of another text"}, left, 4)
@@ -68,10 +68,10 @@ def test_texts_are_tagged_in_parts_and_those_like_the_examples_first(
         return {one.key for one in found}
 
     version, rows = extractor.version, [TextRow("Nobody Known saw Some Body ."), *ROWS]
-    whole = CandidatePool(version, rows)
+    whole = CandidatePool(version, rows, extractor.folder)
     assert whole.n_texts == len(rows)
     monkeypatch.setattr(candidates, "TAGGED_AT_ONCE", 8)
-    parts = CandidatePool(version, rows)
+    parts = CandidatePool(version, rows, extractor.folder)
     assert (parts.n_texts, parts.n_entities) == (len(rows), 16)
     seen, found = set[str](), parts.ranked(version)
     assert "Nobody Known" not in {one.example.head.name for one in found}
@@ -82,7 +82,7 @@ def test_texts_are_tagged_in_parts_and_those_like_the_examples_first(
     assert parts.n_pairs == whole.n_pairs
     assert seen >= keys(whole.ranked(version))
     with pytest.raises(DataError, match="control character"):
-        CandidatePool(version, [TextRow("a \x07 b")])
+        CandidatePool(version, [TextRow("a \x07 b")], extractor.folder)
 
 
 @pytest.fixture

@@ -40,14 +40,14 @@ def test_judgements_of_a_review_are_one_version(extractor: Extractor) -> None:
         keys.append(shown(review.view))
         review.judge(holds=None)
         assert shown(review.view) not in keys
-        found = review.view.progress
+        found = review.view
         assert (found.n_judged, found.right, sum(found.n_yes.values())) == (3, (True, False, True), 2)
     assert extractor.version.number == before + 1
     assert extractor.history()[-1].what == "judged 3 sentences: 2 right, 1 wrong"
     assert sum(len(one.counterexamples) for one in extractor.version.state.known) == 1
     with open_review(extractor, ROWS) as review:
         assert extractor.version.number == before + 1
-        assert review.view.progress.n_judged == 3
+        assert review.view.n_judged == 3
         while review.view.current:
             assert shown(review.view) not in keys
             keys.append(shown(review.view))
@@ -67,7 +67,7 @@ def test_nobody_waits_for_the_ranking_by_a_new_version(extractor: Extractor, mon
             review.judge(holds=True)
         keys.append(shown(review.view))
         assert not go.is_set(), "the next pair is there before the ranking"
-        assert review.view.progress.progress == LATER, "the ranking is that of an earlier version"
+        assert review.view.progress == LATER, "the ranking is that of an earlier version"
         go.set()
         assert review.undo()
         assert shown(review.view) == keys[PER_VERSION - 1]
@@ -85,8 +85,8 @@ def test_a_review_stops_when_more_judgements_would_change_little(
         for _ in range(PER_VERSION):
             last = shown(review.view)
             review.judge(holds=True)
-        assert (review.view.current, review.view.reason, review.view.progress.progress) == (None, ENOUGH, "Fine.")
-        assert review.view.progress.n_left > 0
+        assert (review.view.current, review.view.reason, review.view.progress) == (None, ENOUGH, "Fine.")
+        assert review.view.n_left > 0
         assert review.undo()
         assert shown(review.view) == last
     with open_review(extractor, ROWS) as review:
@@ -101,14 +101,14 @@ def test_undo_takes_decisions_back_in_reverse_order(extractor: Extractor) -> Non
         second = shown(review.view)
         review.judge(holds=None)
         review.judge(holds=True, relation="capital of")
-        assert review.view.progress.n_yes == {"capital of": 1}
+        assert review.view.n_yes == {"capital of": 1}
         assert review.undo()
         assert review.undo()
         assert shown(review.view) == second
         assert review.undo()
         assert shown(review.view) == first
         assert not review.undo()
-        assert review.view.progress.n_judged == 0
+        assert review.view.n_judged == 0
     assert extractor.version.number == before
     assert ReviewJournal(extractor.folder / FOLDER).shown == set()
 
@@ -120,25 +120,25 @@ def test_pairs_of_an_undone_version_are_shown_again(extractor: Extractor) -> Non
         wrong = shown(review.view)
         review.judge(holds=False)
     with open_review(other, ROWS) as review:
-        assert review.view.progress.n_judged == 1, "an extractor that was opened before loads the version first"
+        assert review.view.n_judged == 1, "an extractor that was opened before loads the version first"
     judged = extractor.version.number
     extractor.undo()
     texts = [row.text for row in ROWS]
     suggested = {pair_key(one.example) for own in extractor.relations for one in extractor.suggest(own.id, texts, n=99)}
     assert wrong in suggested
     with open_review(extractor, ROWS) as review:
-        assert review.view.progress.n_judged == 0
+        assert review.view.n_judged == 0
         assert wrong in keys_left(review)
     extractor.rollback(judged)
     with open_review(extractor, ROWS) as review:
-        assert review.view.progress.n_judged == 1, "the decisions of a version come back with it"
+        assert review.view.n_judged == 1, "the decisions of a version come back with it"
         assert wrong not in keys_left(review)
 
 
 def test_a_killed_review_loses_nothing(extractor: Extractor) -> None:
     journal = ReviewJournal(extractor.folder / FOLDER)
     journal.folder.mkdir()
-    pool = CandidatePool(extractor.version, ROWS)
+    pool = CandidatePool(extractor.version, ROWS, extractor.folder)
     killed = Review(extractor, SharedReview(extractor.folder, pool))
     key = shown(killed.view)
     killed.judge(holds=False)
@@ -147,7 +147,7 @@ def test_a_killed_review_loses_nothing(extractor: Extractor) -> None:
     before = extractor.version.number
     with open_review(extractor, ROWS) as review:
         assert extractor.version.number == before + 1, "what was pending is a version now"
-        assert review.view.progress.n_judged == 1
+        assert review.view.n_judged == 1
         assert shown(review.view) != key
         review.judge(holds=None)
     assert extractor.version.number == before + 1

@@ -102,7 +102,7 @@ def test_a_first_teaching_that_fails_leaves_nothing(
     (tmp_path / "mine").mkdir()
     extractor = open_toy(tmp_path / above)
     with monkeypatch.context() as patch:
-        patch.setattr("erda.app.version_log.relearned", lambda *given, **more: 1 / 0)
+        patch.setattr("erda.app.version_log.VersionLog._relearned", lambda *given, **more: 1 / 0)
         for _ in range(2):
             with pytest.raises(ZeroDivisionError):
                 extractor.teach("founded by", FOUNDED)

@@ -29,8 +29,7 @@ def test_the_threshold_gives_the_most_right_answers_with_the_precision(seed: int
     holds = generator.random(60) < confidences
     threshold = best_threshold(confidences, holds, 0.7)
     expected = slow_threshold(confidences, holds, 0.7)
-    got = None if threshold is None else set(np.flatnonzero(confidences >= threshold).tolist())
-    assert got == expected
+    assert set(np.flatnonzero(confidences >= threshold).tolist()) == (expected or set())
 
 
 def test_a_relation_with_few_rows_takes_the_overall_threshold() -> None:
@@ -41,8 +40,7 @@ def test_a_relation_with_few_rows_takes_the_overall_threshold() -> None:
     cells = Cells(relations, confidences, holds, np.arange(2 * n) % 5, 2 * n, 0, in_text=False)
     found = fit(cells, 0.9)
     assert found.own.keys() == {0}
-    assert found.overall is not None
-    assert found.own[0] < found.overall
+    assert found.own[0] < found.overall < np.inf
     answers = found.answers(cells)
     np.testing.assert_array_equal(answers[relations == 1], confidences[relations == 1] >= found.overall)
 

@@ -255,7 +255,7 @@ def test_kills_lose_nothing(tmp_path: Path, n_kills: int) -> None:
             assert [one.id for one in extractor.relations] == [f"relation {number}" for number in range(known)]
             assert np.isfinite(scores(extractor)).all()
         for one in extractor.history()[-4:]:
-            assert len(extractor._log.at(one.number).relations) == one.n_relations
+            assert len(extractor._log.store.read(one.number).relations) == one.n_relations
     extractor = open_toy(folder)
     extractor.teach("one more", ["[[a]] b {{c}}"])
     extractor.prune(keep=0)

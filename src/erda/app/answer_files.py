@@ -309,15 +309,13 @@ def _read(row: SourceRow | Unread) -> tuple[int, Example | Unread]:
     if isinstance(row, Unread):
         return row.line, row
     try:
-        example = row.read()
-        if isinstance(example, Rejected):
-            example = example.example
-        if not isinstance(example, str):
-            return row.line, example_of(example)
-        fault = example
-    except DataError as error:
-        fault = str(error)
-    return row.line, Unread(row.line, f"{row.where}{fault}", row.id() or None)
+        found = row.read()
+        example = found.example if isinstance(found, Rejected) else found
+        if isinstance(example, str):  # the reason to skip the row
+            raise DataError(example)
+        return row.line, example_of(example)
+    except DataError as fault:
+        return row.line, Unread(row.line, f"{row.where}{fault}", row.id() or None)
 
 
 def _ahead(batches: Iterator[list[Asked]]) -> Iterator[list[Asked]]:

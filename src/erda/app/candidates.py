@@ -1,8 +1,8 @@
 """Entity pairs of a user's own texts between which a relation may hold, most useful first.
 
-The texts need no index: entities are found, and each pair is embedded once. Vectors are kept on disk (`VectorFile`). If
-there are many texts or pairs, those that share words with taught examples come first, and the rest is tagged and
-embedded when these are used up.
+The texts need no index: entities are found, and each pair is embedded once. Vectors are kept on disk. If there are many
+texts or pairs, those that share words with taught examples come first, and the rest is tagged and embedded when these
+are used up.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import log, sqrt
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from erda.answers import Progress, Suggestion
 from erda.app.questions import NO_ENTITY, PairQuestions
-from erda.app.review_journal import shown_keys, vectors_path
+from erda.app.review_journal import FOLDER, VECTORS, ReviewJournal
 from erda.app.texts import TextRow, text_rows
 from erda.app.version import Version, words_outside
 from erda.encoders.contract import Encoder
@@ -29,6 +29,7 @@ from erda.files import read_arrays, remove_unfinished, user_path, write_arrays
 from erda.text.language import NOT_ENGLISH
 from erda.types import Example, pair_key
 
+T = TypeVar("T")
 TAGGED_AT_ONCE = 2_000  # texts whose entities are found before the first pair is shown: ten to twenty seconds
 AT_ONCE = 3_000  # pairs that are embedded before the first is shown: half a minute on one core
 BATCH = 256  # texts or pairs between two calls of `progress`
@@ -50,34 +51,20 @@ class Candidate:
     is_answer: bool = False  # the confidence is above the threshold
 
 
-class VectorFile:
-    """Vectors by the key of a pair, in memory and in a file; a missing or damaged file is ignored."""
+class _Remembering:
+    """An encoder that embeds each pair once. Everything else is done by the encoder itself.
 
-    def __init__(self, path: Path | None) -> None:
-        self._path, self.vectors, self._n_written = path, dict[str, np.ndarray](), 0
-        if path is not None:
-            remove_unfinished(path.parent, of=path.name)  # of a killed process
-        if path is not None and path.is_file():
+    Vectors, by the key of a pair, are in memory and in a file; a missing or damaged file is ignored.
+    """
+
+    def __init__(self, encoder: Encoder, path: Path) -> None:
+        self._encoder, self._path, self.vectors = encoder, path, dict[str, np.ndarray]()
+        remove_unfinished(path.parent, of=path.name)  # of a killed process
+        if path.is_file():
             with suppress(ErdaError, KeyError, ValueError):
                 found = read_arrays(path)
                 self.vectors = dict(zip(map(str, found["keys"]), found["vectors"], strict=True))
         self._n_written = len(self.vectors)
-
-    def write(self) -> None:
-        """Write the file if it has grown."""
-        if self._path is None or len(self.vectors) == self._n_written:
-            return
-        arrays = {"keys": np.array(list(self.vectors)), "vectors": np.stack(list(self.vectors.values()))}
-        with suppress(ErdaError):  # a store that cannot be written: the vectors are only in memory
-            write_arrays(self._path, arrays, compress=False)
-            self._n_written = len(self.vectors)
-
-
-class _Remembering:
-    """An encoder that embeds each pair once. Everything else is done by the encoder itself."""
-
-    def __init__(self, encoder: Encoder, file: VectorFile) -> None:
-        self._encoder, self._file = encoder, file
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._encoder, name)
@@ -85,26 +72,36 @@ class _Remembering:
     def embed(self, examples: Sequence[Example], **options: Any) -> np.ndarray:
         if options.get("blanked"):
             return self._encoder.embed(examples, **options)
-        keys, kept = [pair_key(one) for one in examples], self._file.vectors
+        keys, kept = [pair_key(one) for one in examples], self.vectors
         new = {key: one for key, one in zip(keys, examples, strict=True) if key not in kept}
         if new:
             kept |= zip(new, self._encoder.embed(list(new.values()), **options), strict=True)
         return np.stack([kept[key] for key in keys])
 
+    def write(self) -> None:
+        """Write the file if it has grown."""
+        if len(self.vectors) == self._n_written:
+            return
+        arrays = {"keys": np.array(list(self.vectors)), "vectors": np.stack(list(self.vectors.values()))}
+        with suppress(ErdaError):  # a store that cannot be written: the vectors are only in memory
+            write_arrays(self._path, arrays, compress=False)
+            self._n_written = len(self.vectors)
+
 
 class CandidatePool:
-    """All entity pairs of some texts, by sentence. `version` finds the entities."""
+    """All entity pairs of some texts, by sentence. `version` finds the entities; vectors are kept in its `store`."""
 
     def __init__(
         self,
         version: Version,
         texts: Iterable[TextRow],
+        store: Path,
         *,
         pronouns: bool = True,
-        vectors: Path | None = None,
         progress: Progress | None = None,
     ) -> None:
-        self._file = VectorFile(vectors)
+        weights = version.state.stamp.setup.encoder.fingerprint[:16]
+        self._encoder = _Remembering(version.method.encoder, store / FOLDER / VECTORS.format(weights))
         self._over: tuple[Version, Version] | None = None  # a version, and the same with kept vectors
         self._untagged, self._pronouns = list(texts), pronouns
         self.n_texts, self.n_entities, self.hint = len(self._untagged), 0, ""
@@ -140,7 +137,7 @@ class CandidatePool:
         """Find the entities of the next texts; texts that share words with taught examples come first."""
         if len(self._untagged) > TAGGED_AT_ONCE:
             words = [set(_WORD.findall(row.text.lower())) for row in self._untagged]
-            self._untagged = [self._untagged[place] for place in _order(words, _taught(version, relation))]
+            self._untagged = _promising_first(self._untagged, words, version, relation)
         rows, self._untagged = self._untagged[:TAGGED_AT_ONCE], self._untagged[TAGGED_AT_ONCE:]
         for start in range(0, len(rows), BATCH):
             given = [(row.text, row.marks()) for row in rows[start : start + BATCH]]
@@ -157,8 +154,8 @@ class CandidatePool:
 
     def _embed_more(self, version: Version, relation: str | None, progress: Progress | None) -> None:
         words = [{token.lower() for token in one.examples[0].tokens} for one in self._waiting]
-        ordered = [self._waiting[place] for place in _order(words, _taught(version, relation))]
-        new = [[one for one in sentence.examples if pair_key(one) not in self._file.vectors] for sentence in ordered]
+        ordered = _promising_first(self._waiting, words, version, relation)
+        new = [[one for one in sentence.examples if pair_key(one) not in self._encoder.vectors] for sentence in ordered]
         n_known = self.n_pairs - sum(map(len, new))
         n_left, self._waiting, chosen = max(AT_ONCE - n_known, AT_ONCE // 10, 1), [], list[Example]()
         for sentence, examples in zip(ordered, new, strict=True):  # sentences whose vectors are kept cost nothing
@@ -166,21 +163,19 @@ class CandidatePool:
             (self._embedded if is_chosen else self._waiting).append(sentence)
             chosen += examples if is_chosen else ()
             self.keys.update(map(pair_key, sentence.examples) if is_chosen else ())
-        method = self._remembering(version).method
-        if not method.trains:
+        if not version.method.trains:
             for start in range(0, len(chosen), BATCH):
-                method.encoder.embed(chosen[start : start + BATCH])
+                self._encoder.embed(chosen[start : start + BATCH])
                 if progress:
                     progress(min(start + BATCH, len(chosen)), len(chosen))
-            self._file.write()
+            self._encoder.write()
 
     def _remembering(self, version: Version) -> Version:
         """The version over an encoder that keeps vectors; a trained encoder changes, so its vectors are not kept."""
         if version.method.trains:
             return version
         if self._over is None or self._over[0] is not version:
-            encoder = _Remembering(version.method.encoder, self._file)
-            self._over = version, version.over(cast("Encoder", encoder))
+            self._over = version, version.over(cast("Encoder", self._encoder))
         return self._over[1]
 
     def _candidates(self, version: Version, relation: str | None, without: Collection[str]) -> list[Candidate]:
@@ -262,18 +257,14 @@ def most_useful_first(found: Sequence[Candidate]) -> list[Candidate]:
     return [one for _, one in sorted(ordered, key=lambda pair: pair[0])]
 
 
-def _order(words_of: Sequence[Set[str]], taught: Sequence[Example]) -> list[int]:
-    """Places of texts by the rare words that they share with taught examples."""
-    n_with = Counter(word for words in words_of for word in words)
+def _promising_first(texts: Sequence[T], words: Sequence[Set[str]], version: Version, relation: str | None) -> list[T]:
+    """Order texts by the rare ones of their `words` that occur in taught examples."""
+    n_with = Counter(word for own in words for word in own)
+    taught = [lesson.example for one in version.state.known if relation in (None, one.id) for lesson in one.lessons]
     wanted = {token.lower() for example in taught for _, token in words_outside(example)}
-    weights = {word: log(len(words_of) / n_with[word]) for word in wanted if word in n_with}
-    scores = [sum(weights.get(word, 0.0) for word in words) / sqrt(max(len(words), 1)) for words in words_of]
-    return sorted(range(len(words_of)), key=lambda place: -scores[place])
-
-
-def _taught(version: Version, relation: str | None) -> list[Example]:
-    known = (one for one in version.state.known if relation in (None, one.id))
-    return [lesson.example for one in known for lesson in one.lessons]
+    weights = {word: log(len(words) / n_with[word]) for word in wanted if word in n_with}
+    scores = [sum(weights.get(word, 0.0) for word in own) / sqrt(max(len(own), 1)) for own in words]
+    return [texts[place] for place in sorted(range(len(texts)), key=lambda place: -scores[place])]
 
 
 def suggest(
@@ -294,9 +285,10 @@ def suggest(
         raise DataError(f"n: must be at least 1, got {n}.")
     if isinstance(given, Path) and not given.is_file():
         return _suggest_from_corpus(version, relation, given, n)
-    name, path = version.known(relation).id, vectors_path(store, version.state.stamp.setup.encoder)
-    pool = CandidatePool(version, text_rows(given), pronouns=pronouns, vectors=path, progress=progress)
-    found = pool.ranked(version, name, without=shown_keys(store, version.judged.keys()), progress=progress)
+    name = version.known(relation).id
+    pool = CandidatePool(version, text_rows(given), store, pronouns=pronouns, progress=progress)
+    shown = ReviewJournal(store / FOLDER, version.judged.keys()).shown
+    found = pool.ranked(version, name, without=shown, progress=progress)
     return [Suggestion(one.example, one.confidence) for one in found[:n]]
 
 

@@ -25,7 +25,7 @@ from erda.data.formats.row_collector import Reading
 from erda.data.own_data import read_examples
 from erda.errors import DataError
 from erda.files import user_path
-from erda.types import NO_RELATION, Example, pair_in_sentence, pair_key
+from erda.types import NO_RELATION, Example, pair_key
 
 LEAST_ROWS = 20  # labelled questions of a relation that support a threshold of its own
 LEAST_ANSWERS = 10  # answers that support a precision
@@ -149,22 +149,18 @@ def labelled_cells(
 
 
 def _row_cells(version: Version, rows: Sequence[tuple[Example, bool]], progress: Progress | None) -> Cells:
-    known, taught = version.relations, version.judged
-    seen = {pair_in_sentence(one) for one, _ in rows if pair_key(one) in taught}
+    known, seen = version.relations, set[str]()
     ids = {name: find_relation(name, known) for name in {one.relation for one, _ in rows} if name}
-    questions: dict[object, Example] = {}
-    holding: dict[object, set[str]] = {}
-    denied: dict[object, set[str]] = {}  # of questions of which nothing else is known
+    questions: dict[str, Example] = {}
+    holding: dict[str, set[str]] = {}
+    denied: dict[str, set[str]] = {}  # of questions of which nothing else is known
     for example, holds in rows:
-        key = pair_in_sentence(example)
-        relation = ids.get(example.relation or "")
-        if key in seen or (not holds and relation is None):
-            continue
-        questions.setdefault(key, example)
-        if holds:
-            holding.setdefault(key, set()).update([relation.id] if relation else [])
-        elif relation:
-            denied.setdefault(key, set()).add(relation.id)
+        key, relation = pair_key(example), ids.get(example.relation or "")
+        if key in version.judged:
+            seen.add(key)
+        elif holds or relation:
+            questions.setdefault(key, example)
+            (holding if holds else denied).setdefault(key, set()).update([relation.id] if relation else [])
     answers = version.predict(list(questions.values()), top=len(known), progress=progress)
     found = list[Cell]()
     for row, (pair, answer) in enumerate(zip(questions, answers, strict=True)):
@@ -207,19 +203,15 @@ def _cells(version: Version, rows: Sequence[Cell], n_rows: int, *, n_taught: int
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Thresholds of some cells; a relation without its own one takes the overall one, which may be missing too."""
+    """Thresholds of some cells; a relation without its own one takes the overall one. Infinity: nothing is answered."""
 
-    overall: float | None
+    overall: float
     own: Mapping[int, float]
 
     def answers(self, cells: Cells) -> np.ndarray:
         """Which cells are answers, [n]."""
-        overall = np.inf if self.overall is None else self.overall
-        least = np.full(int(cells.relations.max(initial=0)) + 1, overall)
-        for place, threshold in self.own.items():
-            if place < len(least):
-                least[place] = threshold
-        return np.asarray(cells.confidences >= least[cells.relations])
+        least = [self.own.get(place, self.overall) for place in range(cells.relations.max(initial=0) + 1)]
+        return np.asarray(cells.confidences >= np.array(least)[cells.relations])
 
 
 def fit(cells: Cells, precision: float, chosen: np.ndarray | None = None) -> Fit:
@@ -229,20 +221,20 @@ def fit(cells: Cells, precision: float, chosen: np.ndarray | None = None) -> Fit
     for place in np.unique(cells.relations[chosen & cells.holds]).tolist():
         mine = chosen & (cells.relations == place)
         if (cells.holds & mine).sum() >= LEAST_ROWS:
-            threshold = best_threshold(cells.confidences[mine], cells.holds[mine], precision)
-            own |= {place: threshold} if threshold is not None else {}
+            own[place] = best_threshold(cells.confidences[mine], cells.holds[mine], precision)
+    own = {place: threshold for place, threshold in own.items() if threshold < np.inf}
     return Fit(best_threshold(cells.confidences[chosen], cells.holds[chosen], precision), own)
 
 
-def best_threshold(confidences: np.ndarray, holds: np.ndarray, precision: float) -> float | None:
-    """The highest threshold with the highest recall at a precision; None if too few answers reach it."""
+def best_threshold(confidences: np.ndarray, holds: np.ndarray, precision: float) -> float:
+    """The highest threshold with the highest recall at a precision; infinity if too few answers reach it."""
     order = np.argsort(-confidences, kind="stable")
     sorted_, right = confidences[order], np.cumsum(holds[order])
     counts = np.arange(1, len(order) + 1)
     is_last = np.append(sorted_[1:] != sorted_[:-1], True)  # equal confidences are answered together
     enough = np.flatnonzero(is_last & (counts >= LEAST_ANSWERS) & (right >= precision * counts) & (sorted_ >= 0))
     if not len(enough):
-        return None
+        return float(np.inf)
     at = int(enough[np.argmax(right[enough])])
     below = max(float(sorted_[at + 1]), 0.0) if at + 1 < len(sorted_) else 0.0
     return (float(sorted_[at]) + below) / 2
@@ -259,7 +251,7 @@ def tuned(version: Version, cells: Cells, precision: float) -> tuple[Thresholds,
     if cells.holds.all():
         raise DataError("Every relation holds in every row; give rows of other relations, or of no_relation.")
     found = fit(cells, precision)
-    if found.overall is None:
+    if found.overall == np.inf:
         right = np.cumsum(cells.holds[np.argsort(-cells.confidences, kind="stable")])
         best = np.max((right / np.arange(1, len(right) + 1))[LEAST_ANSWERS - 1 :])
         raise DataError(

@@ -134,9 +134,7 @@ def _about(version: Version, folder: Path) -> dict[str, Any]:
         "calibration": asdict(version.calibration),
         "least": version.least_confidence(version.fitted[1], in_text=False),
         "least_in_text": version.least_confidence(version.fitted[1], in_text=True),
-        "relations": [
-            {"id": one.id, "name": one.name, "description": one.description} for one in version.method.relations
-        ],
+        "relations": [asdict(one) for one in version.method.relations],
         "names": version.taught_names.names,
         "judged": version.judged,
         "sha256": {SCORES: hashlib.sha256(read_bytes(folder / SCORES)).hexdigest()},

@@ -28,7 +28,7 @@ from erda.app.review_journal import purge_reviews
 from erda.app.state import Judgement, Lesson, VersionInfo
 from erda.app.texts import AnnotatedText, read_annotated
 from erda.app.version import TOP, Version
-from erda.app.version_log import SetupRequest, VersionLog, save_copy
+from erda.app.version_log import Builder, VersionLog, save_copy
 from erda.data.formats.row_collector import Reading
 from erda.encoders.contract import Encoder
 from erda.errors import DataError
@@ -44,8 +44,8 @@ class Extractor:
     Threads can share an extractor. Among several processes, one teaches at a time.
     """
 
-    def __init__(self, folder: Path, asked: SetupRequest) -> None:
-        self._log = VersionLog(folder, asked)
+    def __init__(self, folder: Path, builder: Builder) -> None:
+        self._log = VersionLog(folder, builder)
 
     @classmethod
     def open(
@@ -71,8 +71,8 @@ class Extractor:
             raise DataError(f"No folder can be called {str(folder)!r}.")
         if method is not None:
             method = find_method(method).name
-        asked = SetupRequest(method, method_settings or {}, encoder, encoder_settings or {}, device)
-        extractor = cls(user_path(folder), asked)
+        builder = Builder(method, method_settings or {}, encoder, encoder_settings or {}, device)
+        extractor = cls(user_path(folder), builder)
         extractor._log.load(version, relearn=relearn, progress=progress)
         return extractor
 
@@ -260,9 +260,9 @@ class Extractor:
         with self._log.writing(begin=True) as before:
             new = read(before.relations)
             after, report = teach.added(before, new)
-            if (after.known, after.unrelated) == (before.known, before.unrelated):
-                return Taught(before.stamp.number, duplicates=report.duplicates)
             version = self._log.learn(after, progress)
+            if version.number == before.stamp.number:
+                return report
             version.warn_of_language(one.tokens for one in new.examples)
             doubted = [] if new.is_task or new.is_judged else teach.reversed_examples(after, self._log.encoder)
             return replace(report, version=version.number, warnings=tuple(map(teach.reversal_warning, doubted)))

@@ -189,11 +189,8 @@ class _Reader:
         self, given: str | Relation, some: Iterable[ExampleInput], description: str = "", *, hold: bool = True
     ) -> None:
         """Read examples of one relation, or counterexamples if it does not `hold`; a row can say so itself."""
-        if given == NO_RELATION:
-            self._add(some, lambda example: None, f"{NO_RELATION}: ", hold=hold)
-        else:
-            relation = self.name(given, description).id
-            self._add(some, lambda example: relation, f"{relation}: ", hold=hold)
+        relation = None if given == NO_RELATION else self.name(given, description).id
+        self._add(some, lambda example: relation, f"{relation or NO_RELATION}: ", hold=hold)
 
     def of_many(self, some: Iterable[ExampleInput], *, hold: bool = True) -> None:
         """Read examples that name their relations."""
@@ -209,7 +206,7 @@ class _Reader:
         return self._ids[example.relation]
 
     def _add(
-        self, some: Iterable[ExampleInput], relation: Callable[[Example], str | None], where: str, *, hold: bool = True
+        self, some: Iterable[ExampleInput], relation: Callable[[Example], str | None], where: str, *, hold: bool
     ) -> None:
         refuse_single(some)
         for place, given in enumerate(some, 1):

@@ -10,6 +10,7 @@ nothing. A judgement follows its relation when that is renamed or merged, and is
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
@@ -23,17 +24,7 @@ from erda.app.candidates import Candidate, CandidatePool
 from erda.app.extractor import Extractor
 from erda.app.inputs import read_each
 from erda.app.questions import NO_ENTITY
-from erda.app.review_journal import (
-    FOLDER,
-    PENDING,
-    TEXTS,
-    Decision,
-    ReviewJournal,
-    ReviewProgress,
-    ReviewTexts,
-    Said,
-    vectors_path,
-)
+from erda.app.review_journal import FOLDER, PENDING, TEXTS, Decision, ReviewJournal, ReviewTexts, Said
 from erda.app.state import Judgement, present_id
 from erda.app.store import Store
 from erda.app.texts import TextRow
@@ -52,16 +43,24 @@ BUSY = "another review of this extractor is open"
 
 @dataclass(frozen=True, slots=True)
 class ReviewView:
-    """The pair to show, or the reason why there is none; counts; the confidences of all pairs left."""
+    """The pair to show, or the reason why there is none; counts; the confidences of all pairs left.
+
+    `n_yes` and `n_no` count the judgements of each relation in all reviews of the store.
+    """
 
     version: int
     current: Candidate | None
     reason: str
     n_texts: int
     n_waiting: int  # judgements that are not part of a version yet
+    n_judged: int
+    n_left: int  # candidates that are likely enough
+    n_yes: dict[str, int]
+    n_no: dict[str, int]
+    right: tuple[bool, ...]  # for each proposal that was judged, whether it was right
+    progress: str  # a sentence about the shares of right answers and of facts found
     confidences: tuple[float, ...]
-    progress: ReviewProgress
-    unplaced: str = ""  # a line about judgements of unknown relations
+    unplaced: str  # a line about judgements of unknown relations
 
 
 def judgement_of(version: Version, example: Example, relation: str, *, holds: bool) -> Judgement:
@@ -91,8 +90,6 @@ class SharedReview:
         self, version: Version, texts: Sequence[str], *, pronouns: bool = True, progress: Progress | None = None
     ) -> None:
         """Review other texts; an empty list ends the review. Decisions about earlier texts are kept."""
-        if not version.state.known:
-            raise DataError(NOTHING_TAUGHT)
         given = ReviewTexts(tuple(text for text in texts if text.strip()), pronouns)
         read_each(given.texts, partial(check_text, most=None), what="text")
         pool = self._read_pool(version, given, progress)
@@ -109,14 +106,20 @@ class SharedReview:
         with self._open(version) as journal:
             name = version.known(relation).id if relation else None
             left, current = self._left(version, name, journal), self._current(version, name, journal)
+            rows = [one for one in journal.decisions if one.said != "skip"]
             return ReviewView(
                 version.number,
                 current,
                 "" if current else ENOUGH if left else self._reason(name, journal),
                 self.pool.n_texts if self.pool else 0,
                 len(journal.pending),
+                len(rows),
+                len(left),
+                dict(Counter(one.relation for one in rows if one.said != "no")),
+                dict(Counter(one.relation for one in rows if one.said == "no")),
+                tuple(one.said == "yes" for one in rows if one.said != "accepted"),
+                self._expected(left, name, journal)[0],
                 tuple(sorted((round(one.confidence, 4) for one in left), reverse=True)),
-                journal.progress(len(left), self._expected(left, name, journal)[0]),
                 journal.why_unplaced(version.state.known),
             )
 
@@ -198,10 +201,8 @@ class SharedReview:
         head = Store(self._store).head()
         lock = locked(self._folder, busy=BUSY, error=BusyError, wait=WAIT_SECONDS) if self._has_texts else nullcontext()
         with self._lock, lock:
-            journal = ReviewJournal(self._folder)
-            if head.identity == version.state.stamp.identity:  # else the judgements may be in a version not loaded yet
-                journal.drop_undone(version.judged.keys())
-            yield journal
+            is_newest = head.identity == version.state.stamp.identity  # else a judgement may be in one not loaded yet
+            yield ReviewJournal(self._folder, version.judged.keys() if is_newest else None)
 
     def _use(self, pool: CandidatePool | None) -> None:
         self.pool, self._pool_is_of = pool, file_state(self._folder / TEXTS)
@@ -210,8 +211,7 @@ class SharedReview:
 
     def _read_pool(self, version: Version, texts: ReviewTexts, progress: Progress | None = None) -> CandidatePool:
         rows = [TextRow(text) for text in texts.texts]
-        path = vectors_path(self._store, version.state.stamp.setup.encoder)
-        return CandidatePool(version, rows, pronouns=texts.pronouns, vectors=path, progress=progress)
+        return CandidatePool(version, rows, self._store, pronouns=texts.pronouns, progress=progress)
 
     def _left(self, version: Version, relation: str | None, journal: ReviewJournal) -> list[Candidate]:
         """The undecided pairs, most useful first; they are ranked again when a ranking is used up.
@@ -356,12 +356,11 @@ def open_review(
     if not extractor.version.state.known:
         raise DataError(NOTHING_TAUGHT)
     folder = extractor.folder / FOLDER
-    path = vectors_path(extractor.folder, extractor.version.state.stamp.setup.encoder)
     with locked(folder, busy=BUSY, wait=0):
         remove_unfinished(folder)  # of a killed review
         extractor.refresh()
         ReviewJournal(folder)  # a damaged or foreign one is rejected before the pairs are embedded
-        pool = CandidatePool(extractor.version, texts, pronouns=pronouns, vectors=path, progress=progress)
+        pool = CandidatePool(extractor.version, texts, extractor.folder, pronouns=pronouns, progress=progress)
         review = Review(extractor, SharedReview(extractor.folder, pool, progress), relation)
         try:
             yield review

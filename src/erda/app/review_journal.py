@@ -13,17 +13,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from erda.app.state import Judgement, TaughtRelation, present_id
 from erda.errors import BusyError, DataError, WriteError, counted
 from erda.files import cannot_write, decode_json, locked, read_sealed, remove_own, remove_unfinished, sealed, write_json
-from erda.types import EncoderSpec, pair_key
+from erda.types import pair_key
 
 FOLDER, SHOWN, PENDING, VECTORS = "reviews", "shown.jsonl", "pending.json", "vectors-{}.npz"
 TEXTS = "texts.json"
@@ -48,18 +47,6 @@ class PendingJudgements:
 
 
 @dataclass(frozen=True, slots=True)
-class ReviewProgress:
-    """Counts of a review: those of `n_yes` and `n_no` are judgements of each relation in all reviews of the store."""
-
-    n_judged: int
-    n_left: int  # candidates that are likely enough
-    n_yes: dict[str, int] = field(default_factory=dict)
-    n_no: dict[str, int] = field(default_factory=dict)
-    right: tuple[bool, ...] = ()  # for each proposal that was judged, whether it was right
-    progress: str = ""  # a sentence about the shares of right answers and of facts found
-
-
-@dataclass(frozen=True, slots=True)
 class ReviewTexts:
     """`texts.json`."""
 
@@ -68,9 +55,13 @@ class ReviewTexts:
 
 
 class ReviewJournal:
-    """The decisions of all reviews of a store, written at once. The caller holds the lock of the folder."""
+    """The decisions of all reviews of a store, written at once. A caller that writes holds the lock of the folder.
 
-    def __init__(self, folder: Path) -> None:
+    With `held`, the keys of a version, decisions whose judgement is neither pending nor in it are left out: it was
+    undone. Skipped pairs stay. The file keeps all decisions, so that they count again if the version comes back.
+    """
+
+    def __init__(self, folder: Path, held: Set[str] | None = None) -> None:
         for path in (folder, folder / SHOWN):
             if path.is_symlink():
                 raise DataError(f"{path}: is a symbolic link; erda does not write through it. Move it away.")
@@ -79,19 +70,14 @@ class ReviewJournal:
         self.pending = (
             read_sealed(path, PendingJudgements, remedy=f"Delete {path}.").judgements if path.exists() else ()
         )
+        if held is not None:
+            held = held | {pair_key(one.example) for one in self.pending}
+            self.decisions = [one for one in self.decisions if one.said == "skip" or one.key in held]
 
     @property
     def shown(self) -> set[str]:
         """The keys of all pairs that were decided."""
         return {one.key for one in self.decisions}
-
-    def drop_undone(self, held: Set[str]) -> None:
-        """Drop the decisions whose judgement is neither pending nor in `held`, the keys of a version: it was undone.
-
-        Skipped pairs stay. The file keeps all decisions, so that they count again if the version comes back.
-        """
-        held = held | {pair_key(one.example) for one in self.pending}
-        self.decisions = [one for one in self.decisions if one.said == "skip" or one.key in held]
 
     def add(self, decisions: Sequence[Decision], judgements: Sequence[Judgement] = ()) -> None:
         """Write decisions, and their judgements first: after a kill between the two, the judgements count."""
@@ -107,14 +93,6 @@ class ReviewJournal:
         remove_unfinished(self.folder)
         self.pending = tuple(judgements)
         write_json(self.folder / PENDING, sealed(PendingJudgements(self.pending)))
-
-    def progress(self, n_left: int, expected: str) -> ReviewProgress:
-        """Count the decisions."""
-        rows = [one for one in self.decisions if one.said != "skip"]
-        right = tuple(one.said == "yes" for one in rows if one.said != "accepted")
-        yes = Counter(one.relation for one in rows if one.said != "no")
-        no = Counter(one.relation for one in rows if one.said == "no")
-        return ReviewProgress(len(rows), n_left, dict(yes), dict(no), right, expected)
 
     def why_unplaced(self, known: Sequence[TaughtRelation]) -> str:
         """A line about pending judgements of unknown relations; empty if there is none."""
@@ -156,18 +134,6 @@ def _without_undone(rows: Iterable[Decision]) -> list[Decision]:
         if row.said != "undo":
             kept[row.key] = row
     return list(kept.values())
-
-
-def shown_keys(store: Path, held: Set[str]) -> set[str]:
-    """The keys of all pairs that were shown in reviews of a store, except where the judgement was undone."""
-    journal = ReviewJournal(store / FOLDER)
-    journal.drop_undone(held)
-    return journal.shown
-
-
-def vectors_path(store: Path, encoder: EncoderSpec) -> Path:
-    """The file of vectors of pairs, by the weights of the encoder."""
-    return store / FOLDER / VECTORS.format(encoder.fingerprint[:16])
 
 
 def purge_reviews(store: Path, known: Sequence[TaughtRelation]) -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from erda.errors import ModelError
 from erda.files import Decoding, decode_json, inside, read_bytes, write_bytes
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from erda.methods.base import Checkpoint
 
+T = TypeVar("T")
 FORMAT = 2
 DAMAGED = "The store is damaged: open it at another version (version=N, or erda versions --to N), or restore a copy."
 DECODING: Decoding = {"error": ModelError, "remedy": DAMAGED, "plain": True}
@@ -205,29 +206,6 @@ class RelationFile:
     kept: tuple[Example, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RelationPart(RelationFile):
-    """The content of a version for one relation, with the arrays of the method."""
-
-    rows: Mapping[str, np.ndarray] = field(default_factory=dict)
-
-
-def parts_of(state: State) -> list[RelationPart]:
-    """Split a version by relation."""
-    if state.learned is None:
-        return [RelationPart(one) for one in state.known]
-    kept: dict[str, list[Example]] = {}
-    for example in state.learned.kept:
-        kept.setdefault(example.relation or "", []).append(example)
-    rows = state.learned.rows
-    return [
-        RelationPart(
-            one, tuple(kept.get(one.id, ())), {name: owned[one.id] for name, owned in rows.items() if one.id in owned}
-        )
-        for one in state.known
-    ]
-
-
 def now() -> str:
     """The current time in UTC, in ISO format."""
     return datetime.now(UTC).isoformat(timespec="seconds")
@@ -315,22 +293,10 @@ class StoreObjects:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def read_relation(self, files: RelationFiles) -> RelationPart:
-        """Read a relation with the arrays of the method."""
-        about = self.read_about(files)
-        return RelationPart(about.known, about.kept, self.read_tensors(files.rows))
-
-    def read_about(self, files: RelationFiles) -> RelationFile:
-        """Read a relation without the arrays."""
-        content, place = self._read(f"{files.about}.json")
-        return decode_json(content, RelationFile, place=str(place), **DECODING)
-
-    def read_unrelated(self, digest: str) -> tuple[Lesson, ...]:
-        """Read the sentences in which no relation holds."""
-        if not digest:
-            return ()
+    def read_about(self, digest: str, kind: type[T]) -> T:
+        """Read a `RelationFile`, or an `UnrelatedFile`."""
         content, place = self._read(f"{digest}.json")
-        return decode_json(content, UnrelatedFile, place=str(place), **DECODING).unrelated
+        return decode_json(content, kind, place=str(place), **DECODING)
 
     def read_tensors(self, digest: str) -> dict[str, np.ndarray]:
         """Read arrays by name."""
@@ -352,14 +318,11 @@ class StoreObjects:
             raise ModelError(f"{place}: is not what was written. {DAMAGED}")
         return content, place
 
-    def write_relation(self, part: RelationPart) -> RelationFiles:
-        """Write a relation; return the names of its objects."""
-        return RelationFiles(
-            self.write_about(RelationFile(part.known, part.kept)),
-            self.write_tensors(part.rows),
-            len(part.known.lessons),
-            len(part.known.counterexamples),
-        )
+    def write_relation(self, about: RelationFile, rows: Mapping[str, np.ndarray]) -> RelationFiles:
+        """Write a relation and its arrays; return the names of the objects."""
+        known = about.known
+        digests = self.write_about(about), self.write_tensors(rows)
+        return RelationFiles(*digests, len(known.lessons), len(known.counterexamples))
 
     def write_tensors(self, tensors: Mapping[str, np.ndarray]) -> str:
         """Write arrays; return the sha256, empty if there are none."""

@@ -4,7 +4,7 @@
     versions/7.json             what was done, when, with which method and encoder; the objects of its relations
     objects/SHA256.json         a relation, its examples and counterexamples; or the sentences without a relation
     objects/SHA256.safetensors  the method's arrays of a relation; weights that learning changed
-    derived.bin                 optional: the fitted method of the version asked last (`DerivedArrays`)
+    derived.bin                 optional: the fitted method of the version asked last (`read_derived`)
 
 Objects are written first, then the version, then `extractor.json`, each in one step: a kill or a full disk leaves the
 previous version current. Writers take a lock. Readers need none, because no file that a version names ever changes.
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -29,6 +30,7 @@ from erda.app.state import (
     DAMAGED,
     DECODING,
     FORMAT,
+    RelationFile,
     Stamp,
     State,
     StoreHead,
@@ -37,7 +39,6 @@ from erda.app.state import (
     UnrelatedFile,
     VersionFile,
     VersionInfo,
-    parts_of,
 )
 from erda.errors import BusyError, DataError, ErdaError, ModelError, WriteError
 from erda.files import (
@@ -52,7 +53,7 @@ from erda.files import (
     write_bytes,
     write_json,
 )
-from erda.types import Relation
+from erda.types import Example, Relation
 
 if TYPE_CHECKING:
     import numpy as np
@@ -163,7 +164,6 @@ class Store:
             head = self.head()
         except ModelError:
             head = StoreHead(FORMAT, number, max(self.numbers(), default=0))
-        self.refuse_missing(number)
         identity = self._read_file(number).stamp.identity
         write_json(self.folder / HEAD, sealed(replace(head, current=number, identity=identity)))
 
@@ -174,24 +174,25 @@ class Store:
         from erda.methods.base import Checkpoint
 
         version = self._read_file(number) if mend else self.version_file(number)
-        parts = [self.objects.read_relation(files) for files in version.relations]
-        kept = [iter(part.kept) for part in parts]
+        content, abouts = self._content(version)
+        if not abouts:
+            return content
+        kept = [iter(about.kept) for about in abouts]
+        rows: dict[str, dict[str, np.ndarray]] = {}
+        for about, files in zip(abouts, version.relations, strict=True):
+            for name, array in self.objects.read_tensors(files.rows).items():
+                rows.setdefault(name, {})[about.known.id] = array
         others = self.objects.read_tensors(version.shared)
         learned = Checkpoint(
             version.stamp.setup.method,
             version.n_tasks,
-            tuple(part.known.relation for part in parts),
+            content.relations,
             tuple(next(kept[place]) for place in version.kept),
-            {
-                name: {part.known.id: part.rows[name] for part in parts if name in part.rows}
-                for name in dict.fromkeys(name for part in parts for name in part.rows)
-            },
+            rows,
             _named(others, "shared."),
             _named(others, "encoder."),
         )
-        known = tuple(part.known for part in parts)
-        unrelated = self.objects.read_unrelated(version.unrelated)
-        return State(version.stamp, known, learned if known else None, unrelated, version.thresholds)
+        return replace(content, learned=learned)
 
     def before(self) -> int:
         """The version before the current one: the next older one if the file of the current one is damaged."""
@@ -214,9 +215,13 @@ class Store:
 
     def content(self) -> State:
         """Read the current version without the arrays of the method, and so without NumPy."""
-        version = self.version_file(self.head().current)
-        known = tuple(self.objects.read_about(files).known for files in version.relations)
-        return State(version.stamp, known, None, self.objects.read_unrelated(version.unrelated), version.thresholds)
+        return self._content(self.version_file(self.head().current))[0]
+
+    def _content(self, version: VersionFile) -> tuple[State, list[RelationFile]]:
+        """A version without the arrays of the method, and the objects that describe its relations."""
+        abouts = [self.objects.read_about(files.about, RelationFile) for files in version.relations]
+        unrelated = self.objects.read_about(version.unrelated, UnrelatedFile).unrelated if version.unrelated else ()
+        return State(version.stamp, tuple(one.known for one in abouts), None, unrelated, version.thresholds), abouts
 
     def history(self) -> list[VersionInfo]:
         """Every version on disk, oldest first."""
@@ -266,15 +271,26 @@ class Store:
 
     def write(self, state: State) -> State:
         """Write a version with the next free number, make it current and return it."""
-        places = {one.id: place for place, one in enumerate(state.known)}
-        learned = state.learned
-        others = {f"shared.{name}": tensor for name, tensor in learned.shared.items()} if learned else {}
-        others |= {f"encoder.{name}": tensor for name, tensor in learned.weights.items()} if learned else {}
+        from erda.methods.base import Checkpoint
+
+        learned = state.learned or Checkpoint(state.stamp.setup.method, 0, (), (), {}, {}, {})
+        places, kept = {one.id: place for place, one in enumerate(state.known)}, defaultdict[str, list[Example]](list)
+        for example in learned.kept:
+            kept[str(example.relation)].append(example)
+        relations = (
+            self.objects.write_relation(
+                RelationFile(one, tuple(kept[one.id])),
+                {name: own[one.id] for name, own in learned.rows.items() if one.id in own},
+            )
+            for one in state.known
+        )
+        others = {f"shared.{name}": tensor for name, tensor in learned.shared.items()}
+        others |= {f"encoder.{name}": tensor for name, tensor in learned.weights.items()}
         version = VersionFile(
             state.stamp,
-            learned.n_tasks if learned else 0,
-            tuple(map(self.objects.write_relation, parts_of(state))),
-            tuple(places[example.relation or ""] for example in learned.kept) if learned else (),
+            learned.n_tasks,
+            tuple(relations),
+            tuple(places[str(example.relation)] for example in learned.kept),
             self.objects.write_tensors(others),
             FORMAT,
             self.objects.write_about(UnrelatedFile(state.unrelated)) if state.unrelated else "",
@@ -291,7 +307,7 @@ class Store:
         version, found = self.version_file(self.head().current), dict[int, Relation]()
         for place, files in enumerate(version.relations):
             with suppress(ModelError):
-                found[place] = self.objects.read_about(files).known.relation
+                found[place] = self.objects.read_about(files.about, RelationFile).known.relation
         unread = [place for place in range(len(version.relations)) if place not in found]
         if len(unread) == 1 and find_relation(relation, found.values()) is None:
             self._add(version.without(unread[0], relation))
@@ -347,25 +363,20 @@ class Store:
             if not any(folder.glob("*")):
                 remove_own(folder)
 
+    # -- derived arrays ------------------------------------------------------------------------------------------------
 
-class DerivedArrays:
-    """The derived arrays of one version of a store, by name."""
-
-    def __init__(self, store: Store, identity: str) -> None:
-        self._store, self._identity = store, identity
-
-    def load(self) -> dict[str, np.ndarray] | None:
-        """Read the arrays; None if they are not on disk or cannot be trusted."""
+    def read_derived(self, identity: str) -> dict[str, np.ndarray] | None:
+        """Read the derived arrays of a version, by name; None if they are not on disk or cannot be trusted."""
         from safetensors import SafetensorError
         from safetensors.numpy import load
 
         with suppress(OSError, SafetensorError):
-            found = (self._store.folder / DERIVED).read_bytes()
-            if found[:SEAL_BYTES] == self._seal(found[SEAL_BYTES:]):
+            found = (self.folder / DERIVED).read_bytes()
+            if found[:SEAL_BYTES] == _derived_seal(identity, found[SEAL_BYTES:]):
                 return load(found[SEAL_BYTES:])
         return None
 
-    def save(self, arrays: Mapping[str, np.ndarray]) -> None:
+    def write_derived(self, identity: str, arrays: Mapping[str, np.ndarray]) -> None:
         """Write the arrays if they are large and the version is current; a store that cannot be written stays as is."""
         from safetensors.numpy import save
 
@@ -373,14 +384,15 @@ class DerivedArrays:
             return
         content = save(dict(arrays))
         with suppress(ErdaError):  # read-only, full disk, gone, or locked by a process that teaches
-            self._store.head()  # the lock would create a folder that is gone
-            with locked(self._store.folder, busy="busy", wait=0):
-                if self._store.head().identity == self._identity:
-                    write_bytes(self._store.folder / DERIVED, self._seal(content) + content)
+            self.head()  # the lock would create a folder that is gone
+            with locked(self.folder, busy="busy", wait=0):
+                if self.head().identity == identity:
+                    write_bytes(self.folder / DERIVED, _derived_seal(identity, content) + content)
 
-    def _seal(self, content: bytes) -> bytes:
-        key = hashlib.sha256(f"{DERIVED_FORMAT} {__version__} {self._identity}".encode()).digest()
-        return hashlib.blake2b(content, key=key, digest_size=SEAL_BYTES).digest()
+
+def _derived_seal(identity: str, content: bytes) -> bytes:
+    key = hashlib.sha256(f"{DERIVED_FORMAT} {__version__} {identity}".encode()).digest()
+    return hashlib.blake2b(content, key=key, digest_size=SEAL_BYTES).digest()
 
 
 def _named(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -45,7 +44,7 @@ def judged(judgements: Iterable[Judgement], known: Sequence[Relation]) -> Teachi
 class _Growing:
     """The lessons of an extractor while a teaching is added to them; the latest statement about a pair counts."""
 
-    def __init__(self, state: State, *, is_judged: bool) -> None:
+    def __init__(self, state: State, new: Teaching) -> None:
         self.lessons = {one.id: list(one.lessons) for one in state.known}
         self.counterexamples = {one.id: list(one.counterexamples) for one in state.known}
         self.unrelated = list(state.unrelated)
@@ -53,12 +52,20 @@ class _Growing:
         self.denied = {(name, _pair(one)): one for name, own in self.counterexamples.items() for one in own}
         self.apart = {_pair(one): one for one in state.unrelated}
         self.teaching, self.n_lessons = state.stamp.n_teachings, state.stamp.n_lessons
-        self.is_judged, self.duplicates, self.moved = is_judged, list[Example](), list[Moved]()
+        self.is_task, self.is_judged = new.is_task, new.is_judged
+        self.duplicates, self.moved = list[Example](), list[Moved]()
 
-    def example(self, example: Example, *, is_task: bool) -> None:
+    def all(self, add: Callable[[Example], None], examples: Iterable[Example]) -> int:
+        """Add examples in one of the ways below; return the number of new lessons."""
+        before = self.n_lessons
+        for one in examples:
+            add(one)
+        return self.n_lessons - before
+
+    def example(self, example: Example) -> None:
         """Add an example to its relation; remove the pair from other relations and from its counterexamples."""
         name, pair = str(example.relation), pair_in_sentence(example)
-        if not is_task:
+        if not self.is_task:
             owner, known = self.taught.get(pair, ("", None))
             if known and owner == name:
                 self.duplicates.append(example)
@@ -111,17 +118,11 @@ class _Growing:
 
 def added(state: State, new: Teaching) -> tuple[State, Taught]:
     """Add a teaching, and report it. Known examples are skipped; an example of another relation moves."""
-    growing = _Growing(state, is_judged=new.is_judged)
-    teaching, by_name, numbers = state.stamp.n_teachings, reads_names(state.stamp.setup), [growing.n_lessons]
-    for one in new.examples:
-        growing.example(one, is_task=new.is_task)
-    numbers.append(growing.n_lessons)
-    for one in new.counterexamples:
-        growing.counterexample(one)
-    numbers.append(growing.n_lessons)
-    for one in new.unrelated:
-        growing.none(one)
-    numbers.append(growing.n_lessons)
+    growing = _Growing(state, new)
+    teaching, by_name = state.stamp.n_teachings, reads_names(state.stamp.setup)
+    n_examples = growing.all(growing.example, new.examples)
+    n_counterexamples = growing.all(growing.counterexample, new.counterexamples)
+    n_unrelated = growing.all(growing.none, new.unrelated)
     old = {one.id: one for one in state.known}
     texts = {one.id: one.relation for one in state.known} | {one.id: one for one in new.relations}
     denied = {str(one.relation) for one in new.counterexamples}
@@ -147,7 +148,6 @@ def added(state: State, new: Teaching) -> tuple[State, Taught]:
             )
         )
     patterns = {one.id: patterns_of(one.relation.description) for one in state.known}
-    n_examples, n_counterexamples, n_unrelated = (last - first for first, last in pairwise(numbers))
     report = Taught(
         state.stamp.number,
         tuple(one.id for one in after if one.id not in old),
@@ -283,10 +283,8 @@ def renamed(state: State, relation: str, new_name: str | Relation) -> State:
 
 def redescribed(state: State, relation: str, description: str) -> State:
     """Give a relation another description; an empty text removes it."""
-    if not isinstance(description, str):
-        raise DataError(f"description: expected a text, got {description!r:.80}.")
     old = known_relation(relation, state.relations)
-    new = relation_of(Relation(old.id, old.name, description))
+    new = relation_of(Relation(old.id, old.name), description)
     known = tuple(replace(one, relation=new) if one.relation is old else one for one in state.known)
     done = "described" if description.strip() else "removed the description of"
     return state.changed(f"{done} {old.id}", known=known)

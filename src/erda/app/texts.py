@@ -90,10 +90,9 @@ def read_texts(path: Path, *, columns: Mapping[str, str] | None = None) -> Itera
     for line in in_place(path, partial(read_lines, path)):
         if isinstance(line, Unread):
             yield TextLine(line.line, TextRow(""), line.error)
+        elif line[1].strip() and not is_row:
+            yield TextLine(line[0], TextRow(line[1]))
         elif line[1].strip():
-            if not is_row:
-                yield TextLine(line[0], TextRow(line[1]))
-                continue
             columns = other_fields(line[1], READ)
             try:
                 yield TextLine(line[0], decode_json(line[1], TextRow), columns=columns)
@@ -214,15 +213,12 @@ class AnnotatedText:
 
 def is_annotated(source: object) -> TypeGuard[str | Path | Sequence[AnnotatedText | Mapping[str, Any]]]:
     """Whether a file, or a list of rows, holds annotated texts."""
-    if isinstance(source, str | Path):
-        if not Path(source).is_file() or ".json" not in Path(source).name:
-            return False
+    rows: Sequence[object] = source if isinstance(source, list | tuple) else ()
+    if isinstance(source, str | Path) and Path(source).is_file() and ".json" in Path(source).name:
         lines = (line for _, line in read_lines(Path(source)) if line.strip())
         with suppress(ValueError, DataError):
-            first = [_has_fields(json.loads(line)) for line in islice(lines, FIRST_LINES)]
-            return bool(first) and all(first)
-        return False
-    return isinstance(source, list | tuple) and bool(source) and all(map(_has_fields, source))
+            rows = [json.loads(line) for line in islice(lines, FIRST_LINES)]
+    return bool(rows) and all(map(_has_fields, rows))
 
 
 def _has_fields(row: object) -> bool:

@@ -35,7 +35,7 @@ from erda.text.pronouns import is_pronoun
 from erda.types import Entity, Example, Judged, Relation, Span
 
 if TYPE_CHECKING:
-    from erda.app.store import DerivedArrays
+    from erda.app.store import Store
 
 ENGLISH_ENCODERS = ("open", "open-mpnet", "minilm", "mpnet")
 NOTHING_TAUGHT = "No relation is known: teach one first."
@@ -53,10 +53,10 @@ class Version:
         state: State,
         build: Callable[[State], Method],
         method: Method | None = None,
-        derived: DerivedArrays | None = None,
+        store: Store | None = None,
     ) -> None:
         self.state = state
-        self._build, self._lock, self._method, self._derived = build, Lock(), method, derived
+        self._build, self._lock, self._method, self._store = build, Lock(), method, store
 
     @property
     def number(self) -> int:
@@ -86,19 +86,19 @@ class Version:
     @cached_property
     def fitted(self) -> tuple[Method, OpenHead | None]:
         """The method and its open-text head, fitted: from the arrays on disk, which are written if they are missing."""
-        method = self.method
-        if self._derived is not None and (found := self._derived.load()) is not None:
+        method, identity = self.method, self.state.stamp.identity
+        if self._store is not None and (found := self._store.read_derived(identity)) is not None:
             method.use_derived(found)
             return method, OpenHead.from_arrays(found) if OpenHead.is_in(found) else None
         head = open_head(method, self.state)
-        if self._derived is not None:
-            self._derived.save({**method.derived(), **(head.arrays() if head else {})})
+        if self._store is not None:
+            self._store.write_derived(identity, {**method.derived(), **(head.arrays() if head else {})})
         return method, head
 
     @cached_property
     def _typed(self) -> tuple[Method, OpenHead | None]:
         """As `fitted`, with a head whose untyped taught examples get types from the installed tagger."""
-        method = self.method if self._derived is None else self.fitted[0]
+        method = self.method if self._store is None else self.fitted[0]
         tag = find_tagger().of_tokens
         return (method, open_head(method, self.state, tag)) if tag else self.fitted
 

@@ -1,6 +1,6 @@
 """The versions of one extractor: read from disk, cached in memory, and extended by the next version.
 
-A new version is as if the method had only ever learned its examples (`relearned`): new examples are learned on top, by
+A new version is as if the method had only ever learned its examples (`_relearned`): new examples are learned on top, by
 the same `learn` as in the benchmark; a relation that lost an example, or has a new name or description, is relearned
 from its own examples. If the method trains the encoder, all relations are relearned.
 """
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -19,7 +20,7 @@ import numpy as np
 
 from erda.answers import Progress
 from erda.app.state import NOTHING, Setup, Stamp, State, TaughtRelation, now
-from erda.app.store import DerivedArrays, Store
+from erda.app.store import Store
 from erda.app.version import NOTHING_TAUGHT, Version, forked
 from erda.encoders import BY_MODE, build_encoder, encoder_settings
 from erda.encoders.contract import Encoder
@@ -33,15 +34,22 @@ DEFAULT_ENCODER, TRAINED_ENCODER = "open", "minilm"  # of methods that train it
 RETIRED = "packaged"  # engine of an int8 file of `minilm` or `mpnet` that no longer exists
 
 
-@dataclass(frozen=True, slots=True)
-class SetupRequest:
-    """The requested method and encoder; unset fields come from the store, or are defaults."""
+@dataclass(eq=False)
+class Builder:
+    """Builds the requested method and encoder; unset fields come from the store, or are defaults.
+
+    Each encoder is loaded once, at first use.
+    """
 
     method: str | None = None
     method_settings: Mapping[str, Any] = field(default_factory=dict)
     encoder: str | Encoder | None = None
     encoder_settings: Mapping[str, Any] = field(default_factory=dict)
     device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        own = [self.encoder] if isinstance(self.encoder, Encoder) else []
+        self._encoders = {_key(one.spec): one for one in own}
 
     def is_met_by(self, stored: Setup) -> bool:
         """Whether the stored setup meets the request; no weights are loaded."""
@@ -54,22 +62,10 @@ class SetupRequest:
             and self.encoder_settings.items() <= spec.settings.items()
         )
 
-
-class Builder:
-    """Builds methods; each encoder is loaded once, at first use."""
-
-    def __init__(self, asked: SetupRequest) -> None:
-        self.asked = asked
-        self._encoders: dict[str, Encoder] = {}
-        if isinstance(asked.encoder, Encoder):
-            self._encoders[_key(asked.encoder.spec)] = asked.encoder
-
     def setup(self, stored: Setup = NOTHING) -> Setup:
         """The requested setup, completed by the stored one and by defaults."""
-        asked = self.asked
-        name = asked.method or stored.method or DEFAULT_METHOD
-        kind = find_method(name)
-        encoder = asked.encoder
+        name = self.method or stored.method or DEFAULT_METHOD
+        kind, encoder = find_method(name), self.encoder
         if not isinstance(encoder, Encoder):
             before = "" if _is_retired(stored.encoder) else stored.encoder.name
             model = str(encoder or before or (TRAINED_ENCODER if kind.trains else DEFAULT_ENCODER))
@@ -78,10 +74,10 @@ class Builder:
             as_before = is_stored and "engine" in own and find_method(stored.method).trains == kind.trains
             if not as_before and "trained_layers" in encoder_settings(model).model_fields:  # a transformer
                 own |= {"trained_layers": BY_MODE if kind.trains else 0, "engine": "torch"}
-            encoder = build_encoder(model, device=asked.device, **{**own, **asked.encoder_settings})
+            encoder = build_encoder(model, device=self.device, **{**own, **self.encoder_settings})
         self._encoders[_key(encoder.spec)] = encoder
         kept = stored.settings if stored.method == name else {}
-        method = kind.from_settings(encoder, {**kept, **asked.method_settings})
+        method = kind.from_settings(encoder, {**kept, **self.method_settings})
         return Setup(name, method.settings(), encoder.spec)
 
     def blank(self, setup: Setup) -> Method:
@@ -93,7 +89,7 @@ class Builder:
         key = _key(spec)
         if key not in self._encoders:
             given = dict[str, Any](spec.settings)
-            built = None if _is_retired(spec) else build_encoder(spec.name, device=self.asked.device, **given)
+            built = None if _is_retired(spec) else build_encoder(spec.name, device=self.device, **given)
             if built is None or built.spec.fingerprint != spec.fingerprint:
                 found = f"not {built.spec.fingerprint[:8]}" if built else "which this version of erda does not have"
                 raise ModelError(
@@ -118,9 +114,8 @@ class VersionLog:
     Threads can share a log. Among several processes, one writes at a time.
     """
 
-    def __init__(self, folder: Path, asked: SetupRequest) -> None:
-        self.store, self.builder = Store(folder), Builder(asked)
-        self.lock = RLock()
+    def __init__(self, folder: Path, builder: Builder) -> None:
+        self.store, self.builder, self.lock = Store(folder), builder, RLock()
         self.current = Version(State(Stamp(0, None, now(), "begun", NOTHING)), self._build)
 
     @property
@@ -167,32 +162,48 @@ class VersionLog:
                 raise
 
     def change(self, change: Callable[[State], State], progress: Progress | None = None) -> int:
-        """Change the state, unless nothing changes; return the number of the current version."""
+        """Change the state; return the number of the current version."""
         with self.writing() as before:
-            after = change(before)
-            fields = ("known", "unrelated", "thresholds")
-            is_same = all(getattr(after, name) == getattr(before, name) for name in fields)
-            return before.stamp.number if is_same else self.learn(after, progress).number
+            return self.learn(change(before), progress).number
 
     def learn(self, after: State, progress: Progress | None = None) -> Version:
         """Train the method on `after.known`, write the result as the next version, and make it current.
 
-        If only counterexamples, unrelated sentences, thresholds or declarations change, the method stays as it is.
+        If only counterexamples, unrelated sentences, thresholds or declarations change, the method stays as it is; if
+        nothing changes, there is no new version.
         """
         before, known = self.current.state, after.known
+        if (known, after.unrelated, after.thresholds) == (before.known, before.unrelated, before.thresholds):
+            return self.current
         if [one.learned_from for one in known] == [one.learned_from for one in before.known]:
             return self._write(replace(after, learned=before.learned), self.current.built)
-        setup, method = before.stamp.setup, None
-        if known:
-            method = relearned(
-                self.current.method if before.known else self.builder.blank(setup),
-                before.known,
-                known,
-                teaching=before.stamp.n_teachings,
-                blank=lambda: self.builder.blank(setup),
-                progress=progress,
-            )
+        method = self._relearned(known, progress) if known else None
         return self._write(_with_method(after, method), method)
+
+    def _relearned(self, after: Sequence[TaughtRelation], progress: Progress | None) -> Method:
+        """Return a method that has learned `after`; that of the current version stays unchanged."""
+        before, blank = self.current.state, partial(self.builder.blank, self.current.state.stamp.setup)
+        method, teaching = self.current.method if before.known else blank(), before.stamp.n_teachings
+        earlier = {
+            one.id: replace(one, lessons=tuple(lesson for lesson in one.lessons if lesson.teaching < teaching))
+            for one in after
+            if one.since < teaching
+        }
+        known = {one.id: one.learned_from for one in before.known}
+        changed = [one for one in earlier.values() if one.learned_from != known.get(one.id)]
+        if changed and method.trains:
+            learner = replayed(blank(), list(earlier.values()), progress=progress)
+        else:
+            learner = forked(method)
+            for relation in sorted(known.keys() - earlier.keys()):
+                learner.forget(relation)
+            if changed:
+                fresh = replayed(blank(), changed, progress=progress)
+                learner.restore(_merged(learner.checkpoint(), fresh.checkpoint(), [*earlier]))
+        new = _task(after, teaching, learner.n_tasks)
+        if new is not None:
+            learner.learn(new)
+        return learner
 
     def _write(self, after: State, method: Method | None) -> Version:
         before = self.current.state
@@ -213,20 +224,16 @@ class VersionLog:
             return newest.number
 
     def _newest(self) -> Version:
-        for _ in range(2):
+        """Read the version that the store names, unless it is in memory; its identity tells it from a backup."""
+        while True:
             head = self.store.head()
             try:
-                return self.at(head.current)
+                if self.store.version_file(head.current).stamp.identity == self.current.state.stamp.identity:
+                    return self.current
+                return self.made(self.store.read(head.current))
             except ErdaError:  # another process pruned it during the read, unless it is still current
                 if self.store.head() == head:
                     raise
-        return self.at(self.store.head().current)
-
-    def at(self, number: int) -> Version:
-        """Read a version, unless it is the current one; its identity tells it from that of a restored backup."""
-        if self.store.version_file(number).stamp.identity == self.current.state.stamp.identity:
-            return self.current
-        return self.made(self.store.read(number))
 
     def point(self, number: int | None, *, check: Callable[[Setup], object] = id) -> int:
         """Make a version the current one (None: the one before), once it is read and its setup passes the `check`.
@@ -262,7 +269,7 @@ class VersionLog:
 
     def made(self, state: State, method: Method | None = None) -> Version:
         """A version of this store."""
-        return Version(state, self._build, method, DerivedArrays(self.store, state.stamp.identity))
+        return Version(state, self._build, method, self.store)
 
     def _build(self, state: State) -> Method:
         method = self.builder.blank(state.stamp.setup)
@@ -272,7 +279,7 @@ class VersionLog:
 
     def _refuse_other(self, stored: Setup) -> None:
         """Reject a requested method or encoder that differs from those of the store."""
-        if self.builder.asked.is_met_by(stored):
+        if self.builder.is_met_by(stored):
             return
         setup = self.builder.setup(stored)
         if setup != stored:
@@ -323,43 +330,6 @@ def _with_method(state: State, method: Method | None) -> State:
 def _with_engine(setup: Setup) -> str:
     engine = setup.encoder.settings.get("engine")
     return f"'{setup.encoder.name}'" + (f" (engine {engine})" if engine else "")
-
-
-def relearned(
-    method: Method,
-    before: Sequence[TaughtRelation],
-    after: Sequence[TaughtRelation],
-    *,
-    teaching: int,
-    blank: Callable[[], Method],
-    progress: Progress | None = None,
-) -> Method:
-    """Return a method that has learned `after`; `method`, which has learned `before`, stays unchanged.
-
-    `teaching` is the number of the new teaching.
-    """
-    earlier = {
-        one.id: replace(one, lessons=tuple(lesson for lesson in one.lessons if lesson.teaching < teaching))
-        for one in after
-        if one.since < teaching
-    }
-    known = {one.id: one.learned_from for one in before}
-    changed = [one for one in earlier.values() if one.learned_from != known.get(one.id)]
-    gone = known.keys() - earlier.keys()
-    if changed and method.trains:
-        learner = replayed(blank(), list(earlier.values()), progress=progress)
-    else:
-        learner = forked(method)
-        if method.trains:
-            for relation in sorted(gone):
-                learner.forget(relation)
-        elif changed or gone:
-            fresh = replayed(blank(), changed, progress=progress)
-            learner.restore(_merged(method.checkpoint(), fresh.checkpoint(), [*earlier]))
-    new = _task(after, teaching, learner.n_tasks)
-    if new is not None:
-        learner.learn(new)
-    return learner
 
 
 def replayed(method: Method, known: Sequence[TaughtRelation], *, progress: Progress | None = None) -> Method:

@@ -86,7 +86,7 @@ def _review(options: argparse.Namespace) -> None:
         with keys() as read:
             _loop(review, read, undo=command(options, "versions --undo"))
         _say_counts(review)
-        if review.view.progress.n_left:
+        if review.view.n_left:
             print_line(f"To continue: {resume}")
 
 
@@ -141,8 +141,8 @@ def _loop(review: Review, read: Callable[[], str], *, undo: str) -> None:
         else:
             print_line(f"{KEYS}, or a number" if key == "?" else f"'{key}' is not a command: {KEYS}, or a number")
             _say_relations(relations)
-    if review.view.progress.n_left:
-        print_line(review.view.progress.progress)
+    if review.view.n_left:
+        print_line(review.view.progress)
     print_line(review.view.reason)
 
 
@@ -151,7 +151,7 @@ def _say_relations(relations: list[str]) -> None:
 
 
 def _say_counts(review: Review) -> None:
-    found = review.view.progress
+    found = review.view
     for name in {**found.n_yes, **found.n_no}:
         print_line(f"{name}: {found.n_yes.get(name, 0)} right, {found.n_no.get(name, 0)} wrong")
     if review.view.unplaced:
@@ -159,7 +159,7 @@ def _say_counts(review: Review) -> None:
 
 
 def _show(review: Review, one: Candidate) -> None:
-    found, relations = review.view.progress, {own.id: own.name for own in review.version.relations}
+    found, relations = review.view, {own.id: own.name for own in review.version.relations}
     name = relations.get(one.relation, one.relation)
     counts = f"judged {found.n_judged}, {found.n_left} left"
     if one.relation in found.n_yes or one.relation in found.n_no:

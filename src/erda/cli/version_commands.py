@@ -46,7 +46,7 @@ def run_versions(options: argparse.Namespace) -> None:
 
 def _undo(options: argparse.Namespace) -> str:
     """Return to the previous version, chosen under the lock; the current version can be damaged."""
-    from erda.app.version_log import SetupRequest, VersionLog
+    from erda.app.version_log import Builder, VersionLog
 
     store, current = stored(options), 0
 
@@ -54,7 +54,7 @@ def _undo(options: argparse.Namespace) -> str:
         nonlocal current
         current = store.head().current
 
-    VersionLog(store.folder, SetupRequest()).point(None, check=note)
+    VersionLog(store.folder, Builder()).point(None, check=note)
     try:
         undone = store.version_file(current).stamp.what
     except ModelError:

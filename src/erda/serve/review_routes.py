@@ -125,14 +125,8 @@ async def undo_pairs(body: bodies.UndoPairsBody, desk: TheDesk, service: TheServ
 
 def view_row(view: ReviewView, keys: list[str] | None = None) -> dict[str, Any]:
     """A view as JSON; a pair comes with its sentence."""
-    one = view.current
-    return {
-        "version": view.version,
-        "pair": value_row(replace(one, confidence=round(one.confidence, 4))) if one else None,
-        "reason": "" if one else f"{view.reason} {view.unplaced}".strip(),
-        "n_texts": view.n_texts,
-        "n_waiting": view.n_waiting,
-        **asdict(view.progress),
-        "confidences": view.confidences,
-        "keys": keys or [],
-    }
+    one, row = view.current, asdict(replace(view, current=None))
+    del row["current"], row["unplaced"]
+    pair = value_row(replace(one, confidence=round(one.confidence, 4))) if one else None
+    reason = "" if one else f"{view.reason} {view.unplaced}".strip()
+    return {"version": view.version, "pair": pair, **row, "reason": reason, "keys": keys or []}

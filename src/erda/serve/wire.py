@@ -147,7 +147,7 @@ class EvaluationReply(Reply):
 
 
 class ReviewReply(Reply):
-    """The pair to decide about, or null and the reason; decided keys; the fields of `ReviewProgress` and more."""
+    """The pair to decide about, or null and the reason; decided keys; the fields of `ReviewView`."""
 
     pair: SentenceRow | None
     reason: str
