@@ -12,8 +12,8 @@ import requests
 from toy_words import BORN, CAPITAL, FOUNDED, Words
 
 from erda.app.extractor import Extractor
-from erda.serve.application import ServerSettings, bound_socket, build_application, web_server
-from erda.serve.service import ServerLimits
+from erda.serve.application import bound_socket, build_application, web_server
+from erda.serve.service import ServerLimits, ServerSettings
 
 QUESTION = "[[SpaceX]] was founded by {{Elon}} ."
 

@@ -41,24 +41,15 @@ HEADERS = {
 
 
 class Guard:
-    """ASGI middleware that rejects what no route should see.
+    """ASGI middleware that rejects what no route should see."""
 
-    `hosts` are the names by which the server is addressed; `any_address` also accepts every IP address, for a server
-    that listens on more than loopback.
-    """
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        service: Service,
-        hosts: frozenset[str],
-        any_address: bool = False,
-        token: str | None = None,
-        count: Count,
-    ) -> None:
-        self._app, self._service, self._hosts, self._any_address = app, service, hosts, any_address
-        self._token, self._count, self._n_active = (token.encode() if token is not None else None), count, 0
+    def __init__(self, app: ASGIApp, *, service: Service, count: Count) -> None:
+        self._app, self._service, self._count, self._n_active = app, service, count, 0
+        settings = service.settings
+        self._token = settings.token.encode() if settings.token is not None else None
+        # The names of the server; one that listens on more than loopback also has every IP address.
+        self._hosts = {one.lower().strip("[]") for one in (*LOOPBACK, settings.host, *settings.hosts)}
+        self._any_address = not is_loopback(settings.host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer or reject one request; other protocols than HTTP do not exist here."""

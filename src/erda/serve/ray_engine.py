@@ -20,8 +20,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from erda.cluster import connected
 from erda.errors import SettingsError, require
-from erda.serve.application import ServerSettings, bound_socket, build_application, page_address, reject_open_address
+from erda.serve.application import bound_socket, build_application, page_address, reject_open_address
 from erda.serve.guard import replay_body
+from erda.serve.service import ServerSettings
 
 NAME, WRITER = "erda", "Writer"
 # What a replica answers itself, besides GET.

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -51,6 +51,18 @@ class ServerLimits:
     n_jobs: int = 20  # 503: unfinished jobs; as many finished ones are kept with their results
 
 
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """The store to serve, the address, and who may ask."""
+
+    store: Path
+    host: str = "127.0.0.1"
+    port: int = 8111
+    token: str | None = field(default=None, repr=False)
+    hosts: tuple[str, ...] = ()  # further names of the server
+    limits: ServerLimits = field(default_factory=ServerLimits)
+
+
 def calm_interpreter() -> None:
     """Shorten the pauses that Python itself causes in answers during a teaching.
 
@@ -70,8 +82,9 @@ class Service:
     current version. If the store is gone or damaged, `version` keeps answering and `trouble` says what is wrong.
     """
 
-    def __init__(self, extractor: Extractor, limits: ServerLimits) -> None:
-        self.extractor, self.limits, self.version = extractor, limits, extractor.version
+    def __init__(self, extractor: Extractor, settings: ServerSettings) -> None:
+        self.extractor, self.version = extractor, extractor.version
+        self.settings, self.limits = settings, settings.limits
         self.trouble, self.is_warm = "", False
         self.is_stopping: Callable[[], bool] = lambda: False
         self._lanes = {lane: ThreadPoolExecutor(n, f"erda-{lane}") for lane, n in THREADS.items()}
@@ -183,7 +196,6 @@ class Service:
 
     def stop(self) -> None:
         """Finish the work in progress."""
-        self.is_stopping = lambda: True
         for pool in (*self._lanes.values(), self._writer):
             pool.shutdown(wait=True)
 
