@@ -94,7 +94,7 @@ class Guard:
                 self._check_token(request)
             if self._service.is_stopping():
                 raise stopping()
-            if self._n_active > self._service.limits.n_active:
+            if self._n_active > self._service.settings.n_active:
                 raise Refused(503, "queue_full", f"{self._n_active:,} requests are in progress. Ask again in a moment.")
             body = await self._body(request, receive)
         except Refused as fault:
@@ -139,7 +139,7 @@ class Guard:
 
     async def _body(self, request: HTTPConnection, receive: Receive) -> bytes:
         """Read the whole body, which is small; only JSON is accepted."""
-        headers, most = request.headers, self._service.limits.body_size
+        headers, most = request.headers, self._service.settings.body_size
         length = headers.get("content-length", "0")
         has_body = length != "0" or "transfer-encoding" in headers
         is_json = headers.get("content-type", "").partition(";")[0].strip().casefold() == "application/json"

@@ -50,10 +50,10 @@ class Jobs:
     def add(self, kind: Literal["teach", "extract", "review"], work: Work, total: int) -> JSONResponse:
         """Queue a job and answer with it; the oldest finished jobs are forgotten."""
         unfinished = sum(one.state not in FINISHED for one in self.by_id.values())
-        if unfinished >= self._service.limits.n_jobs:
+        if unfinished >= self._service.settings.n_jobs:
             raise Refused(503, "queue_full", f"{unfinished} jobs wait already. Post it again later.")
         finished = [id for id, one in self.by_id.items() if one.state in FINISHED]
-        for id in finished[: -self._service.limits.n_jobs]:
+        for id in finished[: -self._service.settings.n_jobs]:
             del self.by_id[id]
         job = Job(id=secrets.token_hex(8), kind=kind, state="waiting", done=0, total=total, created=time())
         self.by_id[job.id], accepted = job, JSONResponse(job.row(), 202)

@@ -124,7 +124,7 @@ def serve_on_ray(
     with connected(address):
         try:
             serve.start(proxy_location="HeadOnly", http_options={"host": settings.host, "port": settings.port})
-            most = {"max_ongoing_requests": settings.limits.n_active}
+            most = {"max_ongoing_requests": settings.n_active}
             writer = serve.deployment(Writer, name=WRITER, ray_actor_options={"num_cpus": 0}, **most)
             replicas = serve.deployment(
                 serve.ingress(lambda: build_replica(settings))(),

@@ -85,8 +85,8 @@ async def review_texts(body: bodies.ReviewBody, desk: TheDesk, service: TheServi
         desk.shared.begin(version, body.texts, pronouns=body.pronouns, progress=progress)
         return {"version": version.number, "n_texts": len(body.texts)}
 
-    if body.job or sum(map(len, body.texts)) > service.limits.text_size:
-        bodies.refuse_many(body.texts, service.limits.n_job, "documents")
+    if body.job or sum(map(len, body.texts)) > service.settings.text_size:
+        bodies.refuse_many(body.texts, service.settings.n_job, "documents")
         return jobs.add("review", begin, len(body.texts))
     await service.read(lambda version: begin(), "heavy")
     return await desk.next()

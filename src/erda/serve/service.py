@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -38,10 +38,16 @@ WARM = example_from_marks("[[a]] and {{b}}")
 PART_SIZE = 16  # sentences of a request that are answered before it is the turn of others
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerLimits:
-    """Limits of a server; a request beyond one is rejected with the status named beside it."""
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """The store to serve, the address, who may ask, and limits: a request beyond one gets the status beside it."""
 
+    store: Path
+    host: str = "127.0.0.1"
+    port: int = 8111
+    token: str | None = field(default=None, repr=False)
+    hosts: tuple[str, ...] = ()  # further names of the server
+    _: KW_ONLY
     body_size: int = 8_000_000  # 413: bytes of a body
     n_batch: int = 1_000  # 422: sentences or examples of a request that is answered at once
     text_size: int = 100_000  # 422: characters of a document that is extracted from at once
@@ -49,18 +55,6 @@ class ServerLimits:
     n_active: int = 200  # 503: requests in progress
     n_heavy: int = 8  # 503: requests in progress that search many texts, evaluate or export
     n_jobs: int = 20  # 503: unfinished jobs; as many finished ones are kept with their results
-
-
-@dataclass(frozen=True, slots=True)
-class ServerSettings:
-    """The store to serve, the address, and who may ask."""
-
-    store: Path
-    host: str = "127.0.0.1"
-    port: int = 8111
-    token: str | None = field(default=None, repr=False)
-    hosts: tuple[str, ...] = ()  # further names of the server
-    limits: ServerLimits = field(default_factory=ServerLimits)
 
 
 def calm_interpreter() -> None:
@@ -83,8 +77,7 @@ class Service:
     """
 
     def __init__(self, extractor: Extractor, settings: ServerSettings) -> None:
-        self.extractor, self.version = extractor, extractor.version
-        self.settings, self.limits = settings, settings.limits
+        self.extractor, self.settings, self.version = extractor, settings, extractor.version
         self.trouble, self.is_warm = "", False
         self.is_stopping: Callable[[], bool] = lambda: False
         self._lanes = {lane: ThreadPoolExecutor(n, f"erda-{lane}") for lane, n in THREADS.items()}
@@ -106,7 +99,7 @@ class Service:
         Heavy work beyond its limit is rejected.
         """
         is_heavy = lane == "heavy"
-        if is_heavy and self._n_heavy >= self.limits.n_heavy:
+        if is_heavy and self._n_heavy >= self.settings.n_heavy:
             raise Refused(503, "queue_full", f"{self._n_heavy} long requests are in progress. Ask again later.")
         self._n_heavy += is_heavy
         try:
