@@ -10,14 +10,14 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Generic, TypeVar, cast
+from typing import TypeVar, cast
 
 from erda.errors import EXTRAS, SettingsError, did_you_mean, one_line
 
 T = TypeVar("T")
 
 
-class Registry(MutableMapping[str, T], Generic[T]):
+class Registry(MutableMapping[str, T]):
     """Name -> object. Values are objects, or `module:name` strings that are imported at first use.
 
     Installed packages add names through the entry-point group; they cannot replace a built-in name.
@@ -28,13 +28,9 @@ class Registry(MutableMapping[str, T], Generic[T]):
         self.builtin = tuple(builtin)  # names of this package
         self._own = builtin
 
-    @property
-    def _plugins(self) -> dict[str, str]:
-        return plugin_paths(self.group)
-
     def __getitem__(self, name: str) -> T:
         if name not in self._own:
-            return cast(T, load_object(self._plugins[name], whose=f"'{name}' of {self.group}: "))
+            return cast(T, load_object(plugin_paths(self.group)[name], whose=f"'{name}' of {self.group}: "))
         found = self._own[name]
         return cast(T, load_object(found)) if isinstance(found, str) else found
 
@@ -45,14 +41,14 @@ class Registry(MutableMapping[str, T], Generic[T]):
         del self._own[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._own or name in self._plugins
+        return name in self._own or name in plugin_paths(self.group)
 
     def __iter__(self) -> Iterator[str]:
         yield from self._own
-        yield from (name for name in self._plugins if name not in self._own)
+        yield from (name for name in plugin_paths(self.group) if name not in self._own)
 
     def __len__(self) -> int:
-        return len({*self._own, *self._plugins})
+        return len({*self._own, *plugin_paths(self.group)})
 
 
 @cache  # reading the metadata of all packages takes 15 ms
