@@ -43,7 +43,8 @@ def build_application(
         yield
         service.is_stopping = lambda: True
         app.state.jobs.stop()
-        desk.stop(saves=write is None)
+        if write is None:
+            desk.stop()
         service.stop()
 
     app = FastAPI(

@@ -78,6 +78,7 @@ class Service:
 
     def __init__(self, extractor: Extractor, settings: ServerSettings) -> None:
         self.extractor, self.settings, self.version = extractor, settings, extractor.version
+        self.folder = extractor.folder  # of the store
         self.trouble, self.is_warm = "", False
         self.is_stopping: Callable[[], bool] = lambda: False
         self._lanes = {lane: ThreadPoolExecutor(n, f"erda-{lane}") for lane, n in THREADS.items()}
@@ -85,11 +86,6 @@ class Service:
         self._lock, self._n_writes, self._n_heavy = Lock(), 0, 0
         self._seen: tuple[int, ...] | None = ()  # nothing yet
         self._loading = self._writer.submit(self._publish)
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the store."""
-        return self.extractor.folder
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
