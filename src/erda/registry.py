@@ -64,11 +64,9 @@ def load_object(path: str, *, whose: str = "") -> object:
     place, _, name = path.rpartition(":")
     try:
         module = _load_file(Path(place)) if place.endswith(".py") else import_module(place)
-    except SettingsError:
-        raise
     except Exception as fault:
-        missing = isinstance(fault, ImportError) and fault.name in EXTRAS
-        if missing or place.startswith("erda."):
+        is_missing = isinstance(fault, ImportError) and fault.name in EXTRAS
+        if is_missing or isinstance(fault, SettingsError) or place.startswith("erda."):
             raise
         said = one_line(f"{type(fault).__name__}: {fault}")
         raise SettingsError(f"{whose}{path}: cannot be imported ({said}).") from fault

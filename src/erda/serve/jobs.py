@@ -18,6 +18,7 @@ from fastapi.responses import JSONResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 
+from erda.answers import Progress
 from erda.serve.failures import FAILURES, FAILURES_IN_JSON, Refused, refused, replies
 from erda.serve.service import Service, part_of_server
 from erda.serve.wire import JobReply, OpenModel
@@ -26,7 +27,6 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=FAILURES)
 FINISHED = ("done", "failed", "cancelled")
 POLL_SECONDS = 0.1
 STOPPED = "The server stopped before this job was done. Post it again."
-Progress = Callable[[int, int], None]  # receives (done, total)
 Work = Callable[[Progress], dict[str, Any]]
 
 

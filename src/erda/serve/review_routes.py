@@ -10,10 +10,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
 
+from erda.answers import Progress
 from erda.app.review import PER_VERSION, ReviewView, SharedReview
 from erda.serve import bodies
 from erda.serve.failures import FAILURES, Refused, replies
-from erda.serve.jobs import ACCEPTED, Progress, TheJobs
+from erda.serve.jobs import ACCEPTED, TheJobs
 from erda.serve.service import Service, TheService, part_of_server
 from erda.serve.wire import ReviewReply, value_row
 

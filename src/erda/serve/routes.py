@@ -16,7 +16,7 @@ from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import FileResponse, JSONResponse
 from starlette.background import BackgroundTask
 
-from erda.answers import Extraction, Taught
+from erda.answers import Extraction, Progress, Taught
 from erda.app.candidates import suggest
 from erda.app.entities import tagged_sentences
 from erda.app.evaluation import evaluate, read_questions
@@ -29,7 +29,7 @@ from erda.errors import DataError, ErdaError
 from erda.graph import graph_file
 from erda.serve import bodies, wire
 from erda.serve.failures import FAILURES, FAILURES_IN_JSON, Refused, replies
-from erda.serve.jobs import ACCEPTED, Progress, TheJobs
+from erda.serve.jobs import ACCEPTED, TheJobs
 from erda.serve.service import Lane, Service, TheService
 
 router = APIRouter(prefix="/v1", tags=["extractor"], responses=FAILURES)
