@@ -288,10 +288,9 @@ def sent_rows(examples: Iterable[ExampleInput], *, labelled: bool = False) -> li
 
     A counterexample is sent without its relation; if `labelled`, with its relation and `"holds": false`.
     """
-    names = ("tokens", "head", "tail", "relation", "id")
     rows = list[dict[str, Any]]()
     for example, holds in labelled_rows_of(examples):
-        row = example_to_json(example if holds or labelled else replace(example, relation=None))
-        row = {name: row[name] for name in names if row.get(name)}
-        rows.append(row if holds or not labelled else {**row, "holds": False})
+        sent = replace(example, relation=example.relation if holds or labelled else None, source=None)
+        row = example_to_json(sent, holds=holds or not labelled)
+        rows.append({name: value for name, value in row.items() if value not in (None, "")})
     return rows
