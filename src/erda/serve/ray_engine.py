@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from threading import Event
@@ -63,15 +62,11 @@ class Writer:
     """The deployment that changes the store: the whole application, called without HTTP."""
 
     def __init__(self, settings: ServerSettings) -> None:
-        self._app, self._running, self._lock = build_application(settings), AsyncExitStack(), asyncio.Lock()
-        self._is_running = False
+        self._app = build_application(settings)
+        self._app.state.desk.save_soon()  # what an earlier writer has left
 
     async def __call__(self, scope: Scope, body: bytes) -> Response:
         """Answer a request."""
-        async with self._lock:
-            if not self._is_running:
-                await self._running.enter_async_context(self._app.router.lifespan_context(self._app))
-                self._is_running = True
         return await answer_of(self._app, scope, body)
 
 
