@@ -5,50 +5,45 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Iterator, MutableMapping
+from collections import UserDict
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from erda.errors import EXTRAS, SettingsError, did_you_mean, one_line
 
 T = TypeVar("T")
 
 
-class Registry(MutableMapping[str, T]):
+class Registry(UserDict[str, T]):
     """Name -> object. Values are objects, or `module:name` strings that are imported at first use.
 
     Installed packages add names through the entry-point group; they cannot replace a built-in name.
     """
 
-    def __init__(self, group: str, builtin: dict[str, T | str]) -> None:
+    def __init__(self, group: str, builtin: Mapping[str, Any]) -> None:
+        super().__init__(builtin)
         self.group = group
         self.builtin = tuple(builtin)  # names of this package
-        self._own = builtin
 
     def __getitem__(self, name: str) -> T:
-        if name not in self._own:
+        if name not in self.data:
             return cast(T, load_object(plugin_paths(self.group)[name], whose=f"'{name}' of {self.group}: "))
-        found = self._own[name]
+        found = self.data[name]
         return cast(T, load_object(found)) if isinstance(found, str) else found
 
-    def __setitem__(self, name: str, value: T) -> None:
-        self._own[name] = value
-
-    def __delitem__(self, name: str) -> None:
-        del self._own[name]
-
     def __contains__(self, name: object) -> bool:
-        return name in self._own or name in plugin_paths(self.group)
+        return name in self.data or name in plugin_paths(self.group)
 
     def __iter__(self) -> Iterator[str]:
-        yield from self._own
-        yield from (name for name in plugin_paths(self.group) if name not in self._own)
+        yield from self.data
+        yield from (name for name in plugin_paths(self.group) if name not in self.data)
 
     def __len__(self) -> int:
-        return len({*self._own, *plugin_paths(self.group)})
+        return len({*self.data, *plugin_paths(self.group)})
 
 
 @cache  # reading the metadata of all packages takes 15 ms

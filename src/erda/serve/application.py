@@ -65,7 +65,7 @@ def build_application(
 # -- start -------------------------------------------------------------------------------------------------------------
 
 
-def serve(settings: ServerSettings, *, started: Callable[[str], None] = lambda address: None) -> None:
+def serve(settings: ServerSettings, *, started: Callable[[str], None]) -> None:
     """Serve until interrupted. `started` receives the address to open, once connections are accepted."""
     reject_open_address(settings)
     listening = bound_socket(settings.host, settings.port)

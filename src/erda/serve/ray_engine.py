@@ -106,9 +106,7 @@ def build_replica(settings: ServerSettings) -> FastAPI:
     return build_application(settings, write=partial(ToWriter, write=write))
 
 
-def serve_on_ray(
-    settings: ServerSettings, *, address: str | None = None, started: Callable[[str], None] = lambda address: None
-) -> None:
+def serve_on_ray(settings: ServerSettings, *, address: str | None, started: Callable[[str], None]) -> None:
     """Serve on a Ray cluster until interrupted; a local cluster is started for None. Ray scales the replicas."""
     reject_open_address(settings)
     require("ray")
