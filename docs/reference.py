@@ -35,7 +35,8 @@ def render_cli() -> str:
 
 def render_http() -> str:
     """The page of all calls of the server."""
-    from erda.serve.application import ServerSettings, build_application
+    from erda.serve.application import build_application
+    from erda.serve.service import ServerSettings
 
     with TemporaryDirectory() as folder:
         application = build_application(ServerSettings(Path(folder) / "none"))

@@ -21,7 +21,8 @@ from PIL import Image
 from playwright.sync_api import FilePayload, Page, expect, sync_playwright
 
 from erda.app.extractor import Extractor
-from erda.serve.application import ServerSettings, bound_socket, build_application, web_server
+from erda.serve.application import bound_socket, build_application, web_server
+from erda.serve.service import ServerSettings
 
 SIZES: dict[str, dict[str, Any]] = {
     "wide": {"viewport": {"width": 1280, "height": 860}},

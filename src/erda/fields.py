@@ -81,8 +81,7 @@ def flat_kinds(model: type[Settings]) -> dict[str, Any]:
 def flat_values(settings: Settings) -> dict[str, Any]:
     """Name and value of every setting as plain JSON, nested ones included."""
     values: dict[str, Any] = {}
-    for name in type(settings).model_fields:
-        value = getattr(settings, name)
+    for name, value in settings:
         values |= flat_values(value) if isinstance(value, Settings) else {name: value}
     return values
 

@@ -5,54 +5,45 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Iterator, MutableMapping
+from collections import UserDict
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from erda.errors import EXTRAS, SettingsError, did_you_mean, one_line
 
 T = TypeVar("T")
 
 
-class Registry(MutableMapping[str, T], Generic[T]):
+class Registry(UserDict[str, T]):
     """Name -> object. Values are objects, or `module:name` strings that are imported at first use.
 
     Installed packages add names through the entry-point group; they cannot replace a built-in name.
     """
 
-    def __init__(self, group: str, builtin: dict[str, T | str]) -> None:
+    def __init__(self, group: str, builtin: Mapping[str, Any]) -> None:
+        super().__init__(builtin)
         self.group = group
         self.builtin = tuple(builtin)  # names of this package
-        self._own = builtin
-
-    @property
-    def _plugins(self) -> dict[str, str]:
-        return plugin_paths(self.group)
 
     def __getitem__(self, name: str) -> T:
-        if name not in self._own:
-            return cast(T, load_object(self._plugins[name], whose=f"'{name}' of {self.group}: "))
-        found = self._own[name]
+        if name not in self.data:
+            return cast(T, load_object(plugin_paths(self.group)[name], whose=f"'{name}' of {self.group}: "))
+        found = self.data[name]
         return cast(T, load_object(found)) if isinstance(found, str) else found
 
-    def __setitem__(self, name: str, value: T) -> None:
-        self._own[name] = value
-
-    def __delitem__(self, name: str) -> None:
-        del self._own[name]
-
     def __contains__(self, name: object) -> bool:
-        return name in self._own or name in self._plugins
+        return name in self.data or name in plugin_paths(self.group)
 
     def __iter__(self) -> Iterator[str]:
-        yield from self._own
-        yield from (name for name in self._plugins if name not in self._own)
+        yield from self.data
+        yield from (name for name in plugin_paths(self.group) if name not in self.data)
 
     def __len__(self) -> int:
-        return len({*self._own, *self._plugins})
+        return len({*self.data, *plugin_paths(self.group)})
 
 
 @cache  # reading the metadata of all packages takes 15 ms
@@ -68,11 +59,9 @@ def load_object(path: str, *, whose: str = "") -> object:
     place, _, name = path.rpartition(":")
     try:
         module = _load_file(Path(place)) if place.endswith(".py") else import_module(place)
-    except SettingsError:
-        raise
     except Exception as fault:
-        missing = isinstance(fault, ImportError) and fault.name in EXTRAS
-        if missing or place.startswith("erda."):
+        is_missing = isinstance(fault, ImportError) and fault.name in EXTRAS
+        if is_missing or isinstance(fault, SettingsError) or place.startswith("erda."):
             raise
         said = one_line(f"{type(fault).__name__}: {fault}")
         raise SettingsError(f"{whose}{path}: cannot be imported ({said}).") from fault

@@ -53,7 +53,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "own" / "nearest_mean.py").write_text(code)
     monkeypatch.setenv(OWN_METHODS, "")
     yield tmp_path / "own"
-    METHODS._own.pop("nearest-mean", None)
+    METHODS.data.pop("nearest-mean", None)
     registry.plugin_paths.cache_clear()
 
 
@@ -102,7 +102,7 @@ def test_a_method_from_a_file_runs_and_is_reported(folder: Path, capsys: pytest.
     capsys.readouterr()
     assert main(["report", str(folder / "runs"), "--no-figures"]) == 0
     assert "nearest-mean" in capsys.readouterr().out
-    METHODS._own.pop("nearest-mean")  # as in another process of the same command
+    METHODS.data.pop("nearest-mean")  # as in another process of the same command
     assert find_method("nearest-mean").__name__ == "NearestMean"
 
 

@@ -22,7 +22,6 @@ import requests
 from toy_server import QUESTION, Served, serving, wait_for
 
 from erda.app.extractor import Extractor
-from erda.serve.service import ServerLimits
 
 TOKEN = "a-token-of-more-than-16-letters"
 
@@ -142,8 +141,7 @@ def test_control_characters_and_lone_surrogates_are_invalid_not_fatal(served: Se
 
 
 def test_large_and_many_are_rejected_with_the_known_statuses(extractor: Extractor) -> None:
-    limits = ServerLimits(body_size=2_000, n_batch=3, text_size=100, n_job=2)
-    with serving(extractor, limits=limits) as served:
+    with serving(extractor, body_size=2_000, n_batch=3, text_size=100, n_job=2) as served:
         for path in [path for method, path in routes(served) if method == "POST"]:
             assert served.post(path, {"text": "x" * 3_000}, 413)["error"] == "too_large"
         chunks = served.http.post(
@@ -153,10 +151,10 @@ def test_large_and_many_are_rejected_with_the_known_statuses(extractor: Extracto
         assert served.post("/v1/predict", {"questions": [QUESTION] * 4}, 422)["error"] == "too_many"
         assert served.post("/v1/extract", {"text": "x " * 60}, 422)["error"] == "too_large"
         assert served.post("/v1/extract", {"documents": [{"text": "x"}] * 3}, 422)["error"] == "too_many"
-    with serving(extractor, limits=ServerLimits(n_active=0)) as served:
+    with serving(extractor, n_active=0) as served:
         full = served.call("POST", "/v1/predict", {"text": QUESTION})
         assert (full.status_code, full.json()["error"], full.headers["retry-after"]) == (503, "queue_full", "1")
-    with serving(extractor, limits=ServerLimits(n_jobs=0)) as served:
+    with serving(extractor, n_jobs=0) as served:
         assert served.post("/v1/extract", {"documents": [{"text": "x"}]}, 503)["error"] == "queue_full"
 
 

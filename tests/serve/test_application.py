@@ -7,7 +7,8 @@ import pytest
 
 from erda.cli.main import main
 from erda.errors import SettingsError
-from erda.serve.application import ServerSettings, bound_socket, page_address, read_token
+from erda.serve.application import bound_socket, page_address, read_token
+from erda.serve.service import ServerSettings
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "erda.example.org"])

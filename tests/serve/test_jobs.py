@@ -2,7 +2,6 @@
 
 import json
 from threading import Event
-from time import sleep
 from typing import Any
 
 import numpy as np
@@ -73,8 +72,6 @@ def test_jobs_end_with_the_server_and_say_so(extractor: Extractor) -> None:
         assert slow.reached.wait(60)
         streams = [requests.get(f"{served.url}/v1/jobs/{id}/events", stream=True, timeout=60) for id in ids]
         served.server.should_exit = True
-        while not served.app.state.jobs.is_stopping:
-            sleep(0.01)
         slow.go_on.set()
         for stream in streams:
             last = json.loads(stream.text.strip().rpartition("data: ")[2])

@@ -17,9 +17,9 @@ from toy_server import QUESTION, Served, serving, toy_store
 from toy_words import FOUNDED, Words
 
 from erda.app.extractor import Extractor
-from erda.serve.application import ServerSettings, build_application
+from erda.serve.application import build_application
 from erda.serve.ray_engine import ToWriter, answer_of, is_change
-from erda.serve.service import ServerLimits, Service
+from erda.serve.service import ServerSettings, Service
 from ray_cluster import two_nodes
 
 
@@ -50,7 +50,7 @@ def test_all_questions_of_a_replica_wait_for_the_first_teaching_elsewhere(
 ) -> None:
     """Neither a question beside the one that noticed it nor a slow load gets the version before any teaching."""
     extractor = Extractor.open(tmp_path / "store", encoder=Words())
-    service, refresh = Service(extractor, ServerLimits()), extractor.refresh
+    service, refresh = Service(extractor, ServerSettings(extractor.folder)), extractor.refresh
     assert not service.newest().relations
     monkeypatch.setattr("erda.serve.service.FOLLOW_SECONDS", 0.01)
     monkeypatch.setattr(extractor, "refresh", lambda: (time.sleep(0.3), refresh()))

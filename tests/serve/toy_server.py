@@ -12,8 +12,8 @@ import requests
 from toy_words import BORN, CAPITAL, FOUNDED, Words
 
 from erda.app.extractor import Extractor
-from erda.serve.application import ServerSettings, bound_socket, build_application, web_server
-from erda.serve.service import ServerLimits
+from erda.serve.application import bound_socket, build_application, web_server
+from erda.serve.service import ServerSettings
 
 QUESTION = "[[SpaceX]] was founded by {{Elon}} ."
 
@@ -60,10 +60,8 @@ def toy_store(folder: Path) -> Extractor:
 
 
 @contextmanager
-def serving(
-    extractor: Extractor, *, token: str | None = None, limits: ServerLimits | None = None, write: Any = None
-) -> Iterator[Served]:
-    settings = ServerSettings(extractor.folder, token=token, limits=limits or ServerLimits())
+def serving(extractor: Extractor, *, token: str | None = None, write: Any = None, **limits: int) -> Iterator[Served]:
+    settings = ServerSettings(extractor.folder, token=token, **limits)
     app = build_application(settings, extractor, write=write)
     listening = bound_socket("127.0.0.1", 0)
     server = web_server(app)

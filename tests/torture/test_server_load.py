@@ -21,7 +21,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 
 def test_listings_and_answers_do_not_wait_for_long_requests(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    n_heavy, go_on = served.app.state.service.limits.n_heavy, Event()
+    n_heavy, go_on = served.app.state.service.settings.n_heavy, Event()
     monkeypatch.setattr("erda.serve.routes.suggest", lambda *given, **options: go_on.wait(60) and [])
     body = {"relation": "born in", "texts": ["Ada met Bob ."]}
     with ThreadPoolExecutor(n_heavy) as pool:

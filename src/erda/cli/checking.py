@@ -23,11 +23,8 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is None or value in action.choices:
             return
-        if not isinstance(action, Commands):
-            fault = unknown_name((*action.option_strings, "word")[0], str(value), map(str, action.choices))
-        else:
-            fault = unknown_name("command", str(value), action.choices)
-        raise argparse.ArgumentError(None, fault)
+        kind = "command" if isinstance(action, Commands) else (*action.option_strings, "word")[0]
+        raise argparse.ArgumentError(None, unknown_name(kind, str(value), map(str, action.choices)))
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse; a command reports its own unknown options, since it knows the valid ones."""

@@ -37,7 +37,8 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 def run_serve(options: argparse.Namespace) -> None:
     """Serve until interrupted."""
     require("fastapi", "uvicorn", "prometheus_client")
-    from erda.serve.application import ServerSettings, read_token, serve
+    from erda.serve.application import read_token, serve
+    from erda.serve.service import ServerSettings
 
     token = read_token(options.token_file) if options.token_file else None
     settings = ServerSettings(options.store, options.host, options.port, token, tuple(options.allow_host))

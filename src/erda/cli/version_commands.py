@@ -46,15 +46,11 @@ def run_versions(options: argparse.Namespace) -> None:
 
 def _undo(options: argparse.Namespace) -> str:
     """Return to the previous version, chosen under the lock; the current version can be damaged."""
-    from erda.app.version_log import Builder, VersionLog
-
-    store, current = stored(options), 0
-
-    def note(_: object) -> None:  # under the lock
-        nonlocal current
-        current = store.head().current
-
-    VersionLog(store.folder, Builder()).point(None, check=note)
+    store = stored(options)
+    with store.writing():
+        current, before = store.head().current, store.before()
+        store.read(before, mend=True)  # a damaged version is rejected
+        store.point(before)
     try:
         undone = store.version_file(current).stamp.what
     except ModelError:

@@ -7,7 +7,6 @@ import secrets
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import uvicorn
@@ -20,23 +19,11 @@ from erda.errors import SettingsError, WriteError
 from erda.files import cannot_write, read_bytes
 from erda.serve import jobs, label_studio, review_routes, routes, status_routes
 from erda.serve.failures import add_failures
-from erda.serve.guard import LOOPBACK, Guard, is_loopback
-from erda.serve.service import ServerLimits, Service
+from erda.serve.guard import Guard, is_loopback
+from erda.serve.service import ServerSettings, Service
 
 SHORTEST_TOKEN = 16
 STOP_SECONDS = 10  # for requests in progress when the server stops
-
-
-@dataclass(frozen=True, slots=True)
-class ServerSettings:
-    """The store to serve, the address, and who may ask."""
-
-    store: Path
-    host: str = "127.0.0.1"
-    port: int = 8111
-    token: str | None = field(default=None, repr=False)
-    hosts: tuple[str, ...] = ()  # further names of the server
-    limits: ServerLimits = field(default_factory=ServerLimits)
 
 
 def build_application(
@@ -46,7 +33,7 @@ def build_application(
 
     `write` is middleware that hands changes on, for a replica that only reads the store.
     """
-    service = Service(extractor or Extractor.open(settings.store), settings.limits)
+    service = Service(extractor or Extractor.open(settings.store), settings)
     desk = review_routes.ReviewDesk(service)
 
     @asynccontextmanager
@@ -54,8 +41,10 @@ def build_application(
         if write is None:
             desk.save_soon()
         yield
+        service.is_stopping = lambda: True
         app.state.jobs.stop()
-        desk.stop(saves=write is None)
+        if write is None:
+            desk.stop()
         service.stop()
 
     app = FastAPI(
@@ -69,21 +58,14 @@ def build_application(
     add_failures(app, service.folder)
     if write is not None:
         app.add_middleware(write)
-    app.add_middleware(
-        Guard,
-        service=service,
-        hosts=frozenset(one.lower().strip("[]") for one in (*LOOPBACK, settings.host, *settings.hosts)),
-        any_address=not is_loopback(settings.host),
-        token=settings.token,
-        count=app.state.metrics.count,
-    )
+    app.add_middleware(Guard, service=service, count=app.state.metrics.count)
     return app
 
 
 # -- start -------------------------------------------------------------------------------------------------------------
 
 
-def serve(settings: ServerSettings, *, started: Callable[[str], None] = lambda address: None) -> None:
+def serve(settings: ServerSettings, *, started: Callable[[str], None]) -> None:
     """Serve until interrupted. `started` receives the address to open, once connections are accepted."""
     reject_open_address(settings)
     listening = bound_socket(settings.host, settings.port)

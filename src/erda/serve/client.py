@@ -137,7 +137,7 @@ class Client:
         Lines of `description` may be patterns, which count as sentences: `"[[X]] was founded by {{Y}}."`.
         """
         named = {"relation": relation, "description": description}
-        return self._teach(named, examples, counterexamples, unrelated)
+        return self._teach(named, examples=examples, counterexamples=counterexamples, unrelated=unrelated)
 
     def teach_many(
         self,
@@ -149,11 +149,10 @@ class Client:
         """Teach several relations in one version: a mapping of relations to examples, or examples with relations."""
         if isinstance(what, Mapping):
             what = [{**row, "relation": name} for name, some in what.items() for row in sent_rows(some)]
-        return self._teach({}, what, counterexamples, unrelated)
+        return self._teach({}, examples=what, counterexamples=counterexamples, unrelated=unrelated)
 
-    def _teach(self, named: dict[str, Any], *some: Iterable[ExampleInput]) -> Taught:
-        kinds = ("examples", "counterexamples", "unrelated")
-        rows = {kind: sent_rows(one) for kind, one in zip(kinds, some, strict=True)}
+    def _teach(self, named: dict[str, Any], **some: Iterable[ExampleInput]) -> Taught:
+        rows = {kind: sent_rows(one) for kind, one in some.items()}
         body = {**named, **rows, "job": sum(map(len, rows.values())) > BATCH}
         if not body["job"]:
             return self._call(wire.TaughtReply, "POST", "/v1/teach", body).value()
@@ -288,10 +287,9 @@ def sent_rows(examples: Iterable[ExampleInput], *, labelled: bool = False) -> li
 
     A counterexample is sent without its relation; if `labelled`, with its relation and `"holds": false`.
     """
-    names = ("tokens", "head", "tail", "relation", "id")
     rows = list[dict[str, Any]]()
     for example, holds in labelled_rows_of(examples):
-        row = example_to_json(example if holds or labelled else replace(example, relation=None))
-        row = {name: row[name] for name in names if row.get(name)}
-        rows.append(row if holds or not labelled else {**row, "holds": False})
+        sent = replace(example, relation=example.relation if holds or labelled else None, source=None)
+        row = example_to_json(sent, holds=holds or not labelled)
+        rows.append({name: value for name, value in row.items() if value not in (None, "")})
     return rows

@@ -41,24 +41,15 @@ HEADERS = {
 
 
 class Guard:
-    """ASGI middleware that rejects what no route should see.
+    """ASGI middleware that rejects what no route should see."""
 
-    `hosts` are the names by which the server is addressed; `any_address` also accepts every IP address, for a server
-    that listens on more than loopback.
-    """
-
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        service: Service,
-        hosts: frozenset[str],
-        any_address: bool = False,
-        token: str | None = None,
-        count: Count,
-    ) -> None:
-        self._app, self._service, self._hosts, self._any_address = app, service, hosts, any_address
-        self._token, self._count, self._n_active = (token.encode() if token is not None else None), count, 0
+    def __init__(self, app: ASGIApp, *, service: Service, count: Count) -> None:
+        self._app, self._service, self._count, self._n_active = app, service, count, 0
+        settings = service.settings
+        self._token = settings.token.encode() if settings.token is not None else None
+        # The names of the server; one that listens on more than loopback also has every IP address.
+        self._hosts = {one.lower().strip("[]") for one in (*LOOPBACK, settings.host, *settings.hosts)}
+        self._any_address = not is_loopback(settings.host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer or reject one request; other protocols than HTTP do not exist here."""
@@ -103,7 +94,7 @@ class Guard:
                 self._check_token(request)
             if self._service.is_stopping():
                 raise stopping()
-            if self._n_active > self._service.limits.n_active:
+            if self._n_active > self._service.settings.n_active:
                 raise Refused(503, "queue_full", f"{self._n_active:,} requests are in progress. Ask again in a moment.")
             body = await self._body(request, receive)
         except Refused as fault:
@@ -148,7 +139,7 @@ class Guard:
 
     async def _body(self, request: HTTPConnection, receive: Receive) -> bytes:
         """Read the whole body, which is small; only JSON is accepted."""
-        headers, most = request.headers, self._service.limits.body_size
+        headers, most = request.headers, self._service.settings.body_size
         length = headers.get("content-length", "0")
         has_body = length != "0" or "transfer-encoding" in headers
         is_json = headers.get("content-type", "").partition(";")[0].strip().casefold() == "application/json"

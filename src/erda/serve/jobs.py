@@ -18,15 +18,15 @@ from fastapi.responses import JSONResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 
+from erda.answers import Progress
 from erda.serve.failures import FAILURES, FAILURES_IN_JSON, Refused, refused, replies
-from erda.serve.service import Service, TheService, part_of_server
+from erda.serve.service import Service, part_of_server
 from erda.serve.wire import JobReply, OpenModel
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=FAILURES)
 FINISHED = ("done", "failed", "cancelled")
 POLL_SECONDS = 0.1
 STOPPED = "The server stopped before this job was done. Post it again."
-Progress = Callable[[int, int], None]  # receives (done, total)
 Work = Callable[[Progress], dict[str, Any]]
 
 
@@ -44,16 +44,16 @@ class Jobs:
     """The jobs of a server, oldest first."""
 
     def __init__(self, service: Service) -> None:
-        self.by_id, self._service, self.is_stopping = dict[str, Job](), service, False
+        self.by_id, self._service = dict[str, Job](), service
         self._thread = ThreadPoolExecutor(1, "erda-jobs")
 
     def add(self, kind: Literal["teach", "extract", "review"], work: Work, total: int) -> JSONResponse:
         """Queue a job and answer with it; the oldest finished jobs are forgotten."""
         unfinished = sum(one.state not in FINISHED for one in self.by_id.values())
-        if unfinished >= self._service.limits.n_jobs:
+        if unfinished >= self._service.settings.n_jobs:
             raise Refused(503, "queue_full", f"{unfinished} jobs wait already. Post it again later.")
         finished = [id for id, one in self.by_id.items() if one.state in FINISHED]
-        for id in finished[: -self._service.limits.n_jobs]:
+        for id in finished[: -self._service.settings.n_jobs]:
             del self.by_id[id]
         job = Job(id=secrets.token_hex(8), kind=kind, state="waiting", done=0, total=total, created=time())
         self.by_id[job.id], accepted = job, JSONResponse(job.row(), 202)
@@ -61,14 +61,13 @@ class Jobs:
         return accepted
 
     def stop(self) -> None:
-        """Let the running job fail at its next step, and those that wait at once."""
-        self.is_stopping = True
+        """Wait for all jobs, which fail at their next step while the server is stopping."""
         self._thread.shutdown(wait=True)
 
     def _run(self, job: Job, work: Work) -> None:
         def progress(done: int, total: int) -> None:
             job.done, job.total = min(done, total), total
-            if job.is_cancelled or self.is_stopping:
+            if job.is_cancelled or self._service.is_stopping():
                 raise Refused(503, "interrupted", STOPPED)
 
         try:
@@ -119,7 +118,7 @@ async def cancel_job(job: TheJob) -> Response:
 
 
 @router.get("/{id}/events", response_class=EventSourceResponse, responses=FAILURES_IN_JSON)
-async def job_events(job: TheJob, jobs: TheJobs, service: TheService) -> AsyncIterator[ServerSentEvent]:
+async def job_events(job: TheJob) -> AsyncIterator[ServerSentEvent]:
     """Server-sent events `progress`, each with the job, until it is finished; the stop of the server ends it."""
     seen: dict[str, Any] = {}
     while seen.get("state") not in FINISHED:
@@ -128,5 +127,3 @@ async def job_events(job: TheJob, jobs: TheJobs, service: TheService) -> AsyncIt
             yield ServerSentEvent(event="progress", data=row)
         else:
             await asyncio.sleep(POLL_SECONDS)
-        if service.is_stopping():
-            jobs.is_stopping = True

@@ -66,7 +66,7 @@ async def setup_project(body: LabelStudioBody, service: TheService) -> Response:
 @router.post("/predict", responses=replies(TaskPredictions, "Regions and relations of each task."))
 async def predict_tasks(body: TasksBody, service: TheService) -> Response:
     """Suggest regions and relations for tasks."""
-    refuse_many(body.tasks, service.limits.n_batch, "tasks")
+    refuse_many(body.tasks, service.settings.n_batch, "tasks")
     names = config_names(body.label_config)
 
     def predicted(version: Version) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from threading import Event
@@ -20,8 +19,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from erda.cluster import connected
 from erda.errors import SettingsError, require
-from erda.serve.application import ServerSettings, bound_socket, build_application, page_address, reject_open_address
+from erda.serve.application import bound_socket, build_application, page_address, reject_open_address
 from erda.serve.guard import replay_body
+from erda.serve.service import ServerSettings
 
 NAME, WRITER = "erda", "Writer"
 # What a replica answers itself, besides GET.
@@ -62,15 +62,11 @@ class Writer:
     """The deployment that changes the store: the whole application, called without HTTP."""
 
     def __init__(self, settings: ServerSettings) -> None:
-        self._app, self._running, self._lock = build_application(settings), AsyncExitStack(), asyncio.Lock()
-        self._is_running = False
+        self._app = build_application(settings)
+        self._app.state.desk.save_soon()  # what an earlier writer has left
 
     async def __call__(self, scope: Scope, body: bytes) -> Response:
         """Answer a request."""
-        async with self._lock:
-            if not self._is_running:
-                await self._running.enter_async_context(self._app.router.lifespan_context(self._app))
-                self._is_running = True
         return await answer_of(self._app, scope, body)
 
 
@@ -110,9 +106,7 @@ def build_replica(settings: ServerSettings) -> FastAPI:
     return build_application(settings, write=partial(ToWriter, write=write))
 
 
-def serve_on_ray(
-    settings: ServerSettings, *, address: str | None = None, started: Callable[[str], None] = lambda address: None
-) -> None:
+def serve_on_ray(settings: ServerSettings, *, address: str | None, started: Callable[[str], None]) -> None:
     """Serve on a Ray cluster until interrupted; a local cluster is started for None. Ray scales the replicas."""
     reject_open_address(settings)
     require("ray")
@@ -123,7 +117,7 @@ def serve_on_ray(
     with connected(address):
         try:
             serve.start(proxy_location="HeadOnly", http_options={"host": settings.host, "port": settings.port})
-            most = {"max_ongoing_requests": settings.limits.n_active}
+            most = {"max_ongoing_requests": settings.n_active}
             writer = serve.deployment(Writer, name=WRITER, ray_actor_options={"num_cpus": 0}, **most)
             replicas = serve.deployment(
                 serve.ingress(lambda: build_replica(settings))(),

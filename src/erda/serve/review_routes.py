@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Annotated, Any
@@ -11,12 +10,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
 
-from erda.app.extractor import Extractor
+from erda.answers import Progress
 from erda.app.review import PER_VERSION, ReviewView, SharedReview
-from erda.errors import ErdaError
 from erda.serve import bodies
 from erda.serve.failures import FAILURES, Refused, replies
-from erda.serve.jobs import ACCEPTED, Progress, TheJobs
+from erda.serve.jobs import ACCEPTED, TheJobs
 from erda.serve.service import Service, TheService, part_of_server
 from erda.serve.wire import ReviewReply, value_row
 
@@ -45,23 +43,18 @@ class ReviewDesk:
 
     def save_soon(self) -> None:
         """Make a version of the pending judgements; if that fails, they stay on disk."""
-        self._service.write_later(self._save)
-
-    def _save(self, extractor: Extractor) -> None:
-        with suppress(ErdaError):
-            self.shared.save(extractor)
+        self._service.write_later(self.shared.save)
 
     def _save_later(self, seconds: float) -> None:
         if self._timer:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(seconds, self.save_soon)
 
-    def stop(self, *, saves: bool = True) -> None:
+    def stop(self) -> None:
         """Make a version of the pending judgements."""
         if self._timer:
             self._timer.cancel()
-        if saves:
-            self.save_soon()
+        self.save_soon()
 
 
 TheDesk = Annotated[ReviewDesk, part_of_server("desk")]
@@ -85,8 +78,8 @@ async def review_texts(body: bodies.ReviewBody, desk: TheDesk, service: TheServi
         desk.shared.begin(version, body.texts, pronouns=body.pronouns, progress=progress)
         return {"version": version.number, "n_texts": len(body.texts)}
 
-    if body.job or sum(map(len, body.texts)) > service.limits.text_size:
-        bodies.refuse_many(body.texts, service.limits.n_job, "documents")
+    if body.job or sum(map(len, body.texts)) > service.settings.text_size:
+        bodies.refuse_many(body.texts, service.settings.n_job, "documents")
         return jobs.add("review", begin, len(body.texts))
     await service.read(lambda version: begin(), "heavy")
     return await desk.next()

@@ -16,7 +16,7 @@ from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import FileResponse, JSONResponse
 from starlette.background import BackgroundTask
 
-from erda.answers import Extraction, Taught
+from erda.answers import Extraction, Progress, Taught
 from erda.app.candidates import suggest
 from erda.app.entities import tagged_sentences
 from erda.app.evaluation import evaluate, read_questions
@@ -29,7 +29,7 @@ from erda.errors import DataError, ErdaError
 from erda.graph import graph_file
 from erda.serve import bodies, wire
 from erda.serve.failures import FAILURES, FAILURES_IN_JSON, Refused, replies
-from erda.serve.jobs import ACCEPTED, Progress, TheJobs
+from erda.serve.jobs import ACCEPTED, TheJobs
 from erda.serve.service import Lane, Service, TheService
 
 router = APIRouter(prefix="/v1", tags=["extractor"], responses=FAILURES)
@@ -63,7 +63,7 @@ async def predict_relations(body: bodies.PredictBody, service: TheService) -> Re
     many = body.questions
     if many is not None and (body.text is not None or body.tokens is not None):
         raise DataError("give one sentence or 'questions', not both.")
-    bodies.refuse_many(many or (), service.limits.n_batch, "questions")
+    bodies.refuse_many(many or (), service.settings.n_batch, "questions")
     sentences = [body.example()] if many is None else bodies.read_sentences(many, "question")
     version, found = await service.predict(sentences, top=body.top, least=body.min_confidence)
     rows = [wire.answer_row(one) for one in found]
@@ -75,11 +75,11 @@ async def extract_relations(body: bodies.ExtractBody, service: TheService, jobs:
     """Predict the relations between all entities of a text that share a sentence; many documents become a job."""
     documents = body.all_documents()
     if body.documents is None:
-        bodies.refuse_long(documents, service.limits.text_size, "Send it as 'documents'.")
+        bodies.refuse_long(documents, service.settings.text_size, "Send it as 'documents'.")
         return await read(
             service, lambda version: wire.extraction_row(extracted(version, documents[0], body), body.keep), "text"
         )
-    bodies.refuse_many(documents, service.limits.n_job, "documents")
+    bodies.refuse_many(documents, service.settings.n_job, "documents")
 
     def work(progress: Progress) -> dict[str, Any]:
         version, rows = service.newest(), list[dict[str, Any]]()
@@ -104,7 +104,7 @@ def extracted(version: Version, document: bodies.DocumentBody, body: bodies.Extr
 async def extract_graph(body: bodies.ExtractBody, service: TheService, format: GraphFormat = "graphml") -> Response:
     """Download the relations of texts as a graph (docs/howto/graph.md), or as rows (`jsonl`)."""
     documents = body.all_documents()
-    bodies.refuse_long(documents, service.limits.text_size, "Use `erda extract --out`.")
+    bodies.refuse_long(documents, service.settings.text_size, "Use `erda extract --out`.")
 
     def work(version: Version) -> bytes:
         found = (extracted(version, one, body).rows(pairs=body.keep, document=one.id) for one in documents)
@@ -124,7 +124,7 @@ async def explain_answer(body: bodies.ExampleBody, service: TheService) -> Respo
 @router.post("/evaluate", responses=replies(wire.EvaluationReply, "Answers compared with the truth."))
 async def evaluate_examples(body: bodies.EvaluateBody, service: TheService) -> Response:
     """Compare answers with the truth."""
-    bodies.refuse_many(body.examples, service.limits.n_batch, "examples")
+    bodies.refuse_many(body.examples, service.settings.n_batch, "examples")
     labelled = read_questions(bodies.read_sentences(body.examples), body.no_relation)
     return await read(service, lambda version: wire.evaluation_row(evaluate(version, labelled)), "heavy")
 
@@ -148,9 +148,9 @@ async def suggest_examples(body: bodies.SuggestBody, service: TheService) -> Res
 async def teach_examples(body: bodies.TeachBody, service: TheService, jobs: TheJobs) -> Response:
     """Teach one relation by examples, or several by examples that name theirs."""
     n_examples = len(body.examples)
-    if not body.job and n_examples <= service.limits.n_batch:
+    if not body.job and n_examples <= service.settings.n_batch:
         return JSONResponse(wire.taught_row(await service.write(lambda extractor: teach_from(extractor, body))))
-    bodies.refuse_many(body.examples, service.limits.n_job, "examples")
+    bodies.refuse_many(body.examples, service.settings.n_job, "examples")
 
     def work(progress: Progress) -> dict[str, Any]:
         def taught(extractor: Extractor) -> Taught:
@@ -227,9 +227,9 @@ async def tune_thresholds(body: bodies.TuneBody, service: TheService) -> Respons
     """
     if bool(body.examples) == bool(body.texts):
         raise Refused(422, "invalid", "Give examples or texts.", "examples")
-    bodies.refuse_many(body.examples, service.limits.n_batch, "examples")
-    if (size := sum(len(one.text) for one in body.texts)) > service.limits.text_size:
-        raise Refused(422, "too_many", f"{size:,} characters; at most {service.limits.text_size:,} at once.", "texts")
+    bodies.refuse_many(body.examples, service.settings.n_batch, "examples")
+    if (size := sum(len(one.text) for one in body.texts)) > service.settings.text_size:
+        raise Refused(422, "too_many", f"{size:,} characters; at most {service.settings.text_size:,} at once.", "texts")
     for one in body.texts:
         for entity in one.entities:
             bodies.refuse_mismatch(entity, one.text)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -38,10 +38,16 @@ WARM = example_from_marks("[[a]] and {{b}}")
 PART_SIZE = 16  # sentences of a request that are answered before it is the turn of others
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerLimits:
-    """Limits of a server; a request beyond one is rejected with the status named beside it."""
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """The store to serve, the address, who may ask, and limits: a request beyond one gets the status beside it."""
 
+    store: Path
+    host: str = "127.0.0.1"
+    port: int = 8111
+    token: str | None = field(default=None, repr=False)
+    hosts: tuple[str, ...] = ()  # further names of the server
+    _: KW_ONLY
     body_size: int = 8_000_000  # 413: bytes of a body
     n_batch: int = 1_000  # 422: sentences or examples of a request that is answered at once
     text_size: int = 100_000  # 422: characters of a document that is extracted from at once
@@ -70,8 +76,9 @@ class Service:
     current version. If the store is gone or damaged, `version` keeps answering and `trouble` says what is wrong.
     """
 
-    def __init__(self, extractor: Extractor, limits: ServerLimits) -> None:
-        self.extractor, self.limits, self.version = extractor, limits, extractor.version
+    def __init__(self, extractor: Extractor, settings: ServerSettings) -> None:
+        self.extractor, self.settings, self.version = extractor, settings, extractor.version
+        self.folder = extractor.folder  # of the store
         self.trouble, self.is_warm = "", False
         self.is_stopping: Callable[[], bool] = lambda: False
         self._lanes = {lane: ThreadPoolExecutor(n, f"erda-{lane}") for lane, n in THREADS.items()}
@@ -79,11 +86,6 @@ class Service:
         self._lock, self._n_writes, self._n_heavy = Lock(), 0, 0
         self._seen: tuple[int, ...] | None = ()  # nothing yet
         self._loading = self._writer.submit(self._publish)
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the store."""
-        return self.extractor.folder
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
@@ -93,7 +95,7 @@ class Service:
         Heavy work beyond its limit is rejected.
         """
         is_heavy = lane == "heavy"
-        if is_heavy and self._n_heavy >= self.limits.n_heavy:
+        if is_heavy and self._n_heavy >= self.settings.n_heavy:
             raise Refused(503, "queue_full", f"{self._n_heavy} long requests are in progress. Ask again later.")
         self._n_heavy += is_heavy
         try:
@@ -183,7 +185,6 @@ class Service:
 
     def stop(self) -> None:
         """Finish the work in progress."""
-        self.is_stopping = lambda: True
         for pool in (*self._lanes.values(), self._writer):
             pool.shutdown(wait=True)
 

@@ -29,7 +29,7 @@ from erda.errors import ErdaError, SettingsError, join_faults, one_line, unknown
 from erda.fields import S, Settings, flat_kinds, flat_values, try_settings, value_of_text
 from erda.files import read_bytes, user_path
 from erda.registry import plugin_paths
-from erda.settings.runs import RUN_KINDS, RunOptions, RunSettings
+from erda.settings.runs import RUN_KINDS, RunOptions, RunSettings, known_settings
 
 PRESETS = Path(__file__).parent / "presets"
 ENCODER = "encoder"
@@ -247,21 +247,10 @@ def _name_fault(name: str, models: Mapping[str, type[Settings]], *, in_file: boo
         return ""
     if setting == "seed":
         return "a run's seed also orders its stream; give it with --seeds."
-    others = [one for one in METHODS if one not in models and owner in ("", one) and _has(one, setting)]
+    others = [one for one in METHODS if one not in models and owner in ("", one) and setting in known_settings(one)]
     if others:
         has = f"only {', '.join(chosen)}" if chosen else "no known method"
         return "" if in_file else f"a setting of {', '.join(others)}, but the run has {has}."
     known = {f"{part}.{one}" for part, model in models.items() if owner or part == ENCODER for one in flat_kinds(model)}
     known |= {one for part in chosen if not owner for one in flat_kinds(models[part])}
     return unknown_name("setting", name, {*RUN_KINDS, *known})
-
-
-def _has(method: str, setting: str) -> bool:
-    """Whether a method has a setting; False if it cannot be imported here."""
-    from erda.methods import find_method
-    from erda.methods.base import method_settings
-
-    try:
-        return setting in flat_kinds(method_settings(find_method(method)))
-    except (ImportError, SettingsError):
-        return False

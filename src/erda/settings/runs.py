@@ -105,17 +105,23 @@ def default_settings(method: type[Method]) -> dict[str, Setting]:
     return flat_values(method_settings(method)())
 
 
+def known_settings(method: str) -> dict[str, Setting]:
+    """Every setting of a method with its default; none for a method that is not installed."""
+    from erda.methods import find_method
+
+    try:
+        return default_settings(find_method(method))
+    except (ImportError, ErdaError):
+        return {}
+
+
 def filled_settings(method: str, settings: Mapping[str, Setting]) -> dict[str, Setting]:
     """Add to recorded settings the defaults of settings that are newer or older than the record.
 
     A new setting must by default leave a method unchanged, so the default is the value the record was made with.
     """
-    from erda.methods import find_method
     from erda.methods.base import FORMER_SETTINGS
 
-    try:
-        defaults = default_settings(find_method(method))
-    except (ImportError, ErdaError):  # records of a method that is not installed are readable
-        defaults = {}
+    defaults = known_settings(method)  # records of a method that is not installed are readable
     former = {name: value for name, value in FORMER_SETTINGS.items() if name not in defaults}
     return {**former, **defaults, **settings}
