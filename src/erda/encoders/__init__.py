@@ -162,7 +162,7 @@ def build_encoder(
         return open_packaged(name, cache=cache)
     assert isinstance(checked, TransformerSettings)
     from erda.encoders.adapter import TrainedWeights
-    from erda.encoders.contract import BackgroundFile
+    from erda.encoders.contract import UnlabelledFile
     from erda.encoders.transformer import TransformerEncoder
     from erda.encoders.weights import adapter_folder, find_model, graph_builder, origin
 
@@ -179,5 +179,5 @@ def build_encoder(
     else:
         encoder = graph_builder().open_onnx(folder, checked, weights=weights, device=device, cache=cache)
     if weights is not None:
-        encoder.background_file = BackgroundFile(adapter_folder(checked.adapter, base=base), weights.fingerprint)
+        encoder.unlabelled_file = UnlabelledFile(adapter_folder(checked.adapter, base=base), weights.fingerprint)
     return encoder

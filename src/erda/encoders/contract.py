@@ -2,11 +2,10 @@
 
 The contract speaks NumPy. Encoders that can be trained add PyTorch tensors behind it (`erda.encoders.trainable`).
 
-Two files beside the weights describe vectors of text that was never taught; each is valid only for those weights. The
-background (`tools/build_unlabelled.py --background`) holds cluster centres of arbitrary sentences, which represent
-unknown relations. The statistics of unlabelled entity pairs (`tools/build_unlabelled.py`) hold moments of their
-vectors, and a sample with types and positions; with the vectors of general relation names, they represent everything
-that was never taught (`erda.methods.openness`).
+A file beside the weights (`tools/build_unlabelled.py`), valid only for those weights, describes vectors of entity pairs
+that were never taught. Their cluster centres, the background, represent unknown relations (`erda.methods.expected`).
+Their moments, and a sample with types and positions, represent everything that was never taught
+(`erda.methods.openness`).
 """
 
 from __future__ import annotations
@@ -25,10 +24,11 @@ from erda.errors import ModelError
 from erda.files import file_state, read_arrays, write_arrays
 from erda.types import EncoderSpec, Example
 
-BACKGROUND, UNLABELLED = "background.npz", "unlabelled.npz"
+UNLABELLED = "unlabelled.npz"
 STEPS = 127  # of an 8-bit number
-MOMENTS = ("mean", "axes", "variances", "smoothing")
+MOMENTS = ("mean", "axes", "variances", "smoothing", "centres")
 NAMES = (*MOMENTS, "vectors", "scales", "types", "starts", "type_names", "fingerprint")
+REBUILD = "Reinstall erda, or rebuild it: python tools/build_unlabelled.py."
 
 _watcher: ContextVar[Callable[[], None] | None] = ContextVar("watcher", default=None)
 
@@ -82,7 +82,6 @@ class Encoder(ABC):
     pooled_layers: int = 1  # last layers whose states are averaged
     trained_on: tuple[str, ...] = ()  # Wikidata ids of the relations that its training read labels of
     n_threads: int | None = None  # PyTorch threads during training and embedding; None keeps the current number
-    background_file: BackgroundFile | None = None
     unlabelled_file: UnlabelledFile | None = None
 
     @abstractmethod
@@ -91,10 +90,6 @@ class Encoder(ABC):
 
         `blanked` replaces the names of both entities with the mask token, if the encoder has one.
         """
-
-    def background(self) -> np.ndarray | None:
-        """Cluster centres of arbitrary sentences, [n, dim]; None if no background was made with these weights."""
-        return self.background_file.read() if self.background_file else None
 
     def unlabelled(self) -> Unlabelled | None:
         """Statistics of unlabelled pairs of entities; None if none were made with these weights."""
@@ -121,7 +116,7 @@ def unit_rows(vectors: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unlabelled:
-    """Moments of the vectors of unlabelled pairs, and a sample of the pairs.
+    """Moments and cluster centres of the vectors of unlabelled pairs, and a sample of the pairs.
 
     Type 0 is unknown; the others are `type_names`. Row s of `smoothing` is the distribution of types of a mention that
     was tagged s once: taggers err, and types overlap.
@@ -135,61 +130,33 @@ class Unlabelled:
     starts: np.ndarray  # [n, 2], first tokens of head and tail
     type_names: tuple[str, ...]
     smoothing: np.ndarray  # [1 + n_types, 1 + n_types]
+    centres: np.ndarray  # [n_centres, dim]
 
 
 @dataclass(frozen=True, slots=True)
-class StatisticsFile:
-    """Folder of a file, and fingerprint of its weights; with a `remedy` it must exist, or answers would differ."""
+class UnlabelledFile:
+    """Folder of the file, and fingerprint of its weights; with a `remedy` it must exist, or answers would differ."""
 
     folder: Path
     fingerprint: str
     remedy: str = ""
-
-    def check(self, path: Path, found: object) -> None:
-        """Raise if the file must exist and was not found for these weights."""
-        if found is None and self.remedy:
-            raise ModelError(f"{path}: is missing or belongs to other weights. {self.remedy}")
-
-
-class BackgroundFile(StatisticsFile):
-    """Cluster centres of arbitrary sentences."""
-
-    rebuild = "Rebuild it: python tools/build_unlabelled.py --background."
-
-    def read(self) -> np.ndarray | None:
-        """Read the centres, [n, dim] float32; None if there is no background for these weights."""
-        path = self.folder / BACKGROUND
-        found = None
-        if path.is_file():
-            arrays = read_arrays(path, error=ModelError, remedy=self.rebuild)
-            centres, made_with = arrays.get("centres"), arrays.get("fingerprint")
-            if centres is None or made_with is None or centres.ndim != 2 or not np.isfinite(centres).all():
-                raise ModelError(f"{path}: has no valid cluster centres. {self.rebuild}")
-            found = centres.astype(np.float32) if str(made_with) == self.fingerprint else None
-        self.check(path, found)
-        return found
-
-
-class UnlabelledFile(StatisticsFile):
-    """Statistics of unlabelled entity pairs."""
-
-    rebuild = "Reinstall erda, or rebuild it: python tools/build_unlabelled.py."
 
     def read(self) -> Unlabelled | None:
         """Read the pairs; None if there are none for these weights."""
         path = self.folder / UNLABELLED
         state = file_state(path)
         found = _read_unlabelled(path, self.fingerprint, state) if state else None
-        self.check(path, found)
+        if found is None and self.remedy:
+            raise ModelError(f"{path}: is missing or belongs to other weights. {self.remedy}")
         return found
 
 
 @lru_cache(maxsize=1)  # every teaching fits with them
 def _read_unlabelled(path: Path, fingerprint: str, state: tuple[int, ...]) -> Unlabelled | None:
     """Read the file; `state` changes with its content."""
-    arrays = read_arrays(path, error=ModelError, remedy=UnlabelledFile.rebuild)
+    arrays = read_arrays(path, error=ModelError, remedy=REBUILD)
     if arrays.keys() != set(NAMES):
-        raise ModelError(f"{path}: has no valid statistics of unlabelled pairs. {UnlabelledFile.rebuild}")
+        raise ModelError(f"{path}: has no valid statistics of unlabelled pairs. {REBUILD}")
     if str(arrays["fingerprint"]) != fingerprint:
         return None
     single = {name: arrays[name].astype(np.float32) for name in MOMENTS}
@@ -203,7 +170,7 @@ def _read_unlabelled(path: Path, fingerprint: str, state: tuple[int, ...]) -> Un
 
 
 def save_unlabelled(folder: Path, pairs: Unlabelled, fingerprint: str) -> Path:
-    """Write pairs with 8 bits per number of the sample and 16 of the axes."""
+    """Write pairs with 8 bits per number of the sample, and 16 of the axes and centres."""
     scales = np.abs(pairs.vectors).max(axis=1) / STEPS
     arrays = {
         "mean": pairs.mean.astype(np.float32),
@@ -215,14 +182,8 @@ def save_unlabelled(folder: Path, pairs: Unlabelled, fingerprint: str) -> Path:
         "starts": pairs.starts.astype(np.uint16),
         "type_names": np.array(pairs.type_names),
         "smoothing": pairs.smoothing.astype(np.float32),
+        "centres": pairs.centres.astype(np.float16),
         "fingerprint": np.array(fingerprint),
     }
     write_arrays(folder / UNLABELLED, arrays, compress=False)
     return folder / UNLABELLED
-
-
-def save_background(folder: Path, centres: np.ndarray, fingerprint: str) -> Path:
-    """Write centres in half precision, with the fingerprint of the weights that made them."""
-    arrays = {"centres": centres.astype(np.float16), "fingerprint": np.array(fingerprint)}
-    write_arrays(folder / BACKGROUND, arrays, compress=False)
-    return folder / BACKGROUND
