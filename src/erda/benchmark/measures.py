@@ -106,31 +106,6 @@ def mark(predictions: Predictions, answers: TestAnswers) -> Marks:
     return Marks(right, guess, fallback, winner)
 
 
-@dataclass(frozen=True, slots=True)
-class Measures:
-    """Measures after one task on the tests of all tasks so far; fractions, keyed by protocol."""
-
-    accuracy: dict[str, float]  # micro: right predictions over all examples
-    macro: dict[str, float]  # mean of the accuracies on each task
-    chance: dict[str, float]  # expected accuracy of guessing among gold and rivals
-    row: dict[str, tuple[float, ...]]  # accuracy on each task
-    n_test: tuple[int, ...]
-    n_fallback: int
-
-
-def measure(marks: Marks, ends: Sequence[int]) -> Measures:
-    """Compute the measures after a task; `ends[j]` is the end of the tests of task j among the marks."""
-    row = {name: tuple(float(one.mean()) for one in np.split(right, ends[:-1])) for name, right in marks.right.items()}
-    return Measures(
-        accuracy={name: float(right.mean()) for name, right in marks.right.items()},
-        macro={name: float(np.mean(accuracies)) for name, accuracies in row.items()},
-        chance={name: float(guess.mean()) for name, guess in marks.guess.items()},
-        row=row,
-        n_test=tuple(np.diff([0, *ends]).tolist()),
-        n_fallback=int(marks.fallback.sum()),
-    )
-
-
 def forgetting(matrix: Sequence[Sequence[float]]) -> float | None:
     """Mean drop from the best earlier accuracy to the final one, over all tasks but the last.
 

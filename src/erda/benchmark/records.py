@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from erda.benchmark.measures import ALL_SEEN, CANDIDATES, PROTOCOLS, Marks, Measures, forgetting
+from erda.benchmark.measures import ALL_SEEN, CANDIDATES, PROTOCOLS, Marks, forgetting
 from erda.errors import RecordError
 from erda.fields import Fraction, Similarity, Weight
 from erda.files import decode_sealed, read_bytes, sealed, write_json
@@ -83,25 +83,24 @@ class Record(Run):
         return None if values is None else values[k]
 
 
-def measured(measures: Sequence[Measures]) -> dict[str, Any]:
-    """Measured fields of a record, from the measures after each task."""
+def measured(marks: Sequence[Marks], ends: Sequence[int]) -> dict[str, Any]:
+    """Measured fields of a record. `marks[k]` marks the tests of tasks 0..k; those of task j end at `ends[j]`.
 
-    def per_task(name: str) -> dict[str, Any]:
-        return {
-            protocol: [getattr(one, name)[protocol] for one in measures] if protocol in measures[-1].accuracy else None
-            for protocol in PROTOCOLS
-        }
-
-    matrix = {key: rows and [list(row) for row in rows] for key, rows in per_task("row").items()}
-    return {
-        "accuracy": per_task("accuracy"),
-        "macro": per_task("macro"),
-        "chance": per_task("chance"),
-        "matrix": matrix,
-        "forgetting": {key: forgetting(rows) if rows else None for key, rows in matrix.items()},
-        "n_test": list(measures[-1].n_test),
-        "n_fallback": [one.n_fallback for one in measures],
-    }
+    `accuracy` counts right predictions over all examples, `macro` is the mean of the accuracies on each task, `chance`
+    the expected accuracy of guessing among gold and rivals.
+    """
+    by_protocol = ("accuracy", "macro", "chance", "matrix", "forgetting")
+    found: dict[str, Any] = {name: dict.fromkeys(PROTOCOLS) for name in by_protocol}
+    for protocol in marks[-1].right:
+        right = [one.right[protocol] for one in marks]
+        matrix = [[float(part.mean()) for part in np.split(one, ends[:k])] for k, one in enumerate(right)]
+        found["accuracy"][protocol] = [float(one.mean()) for one in right]
+        found["macro"][protocol] = [float(np.mean(row)) for row in matrix]
+        found["chance"][protocol] = [float(one.guess[protocol].mean()) for one in marks]
+        found["matrix"][protocol] = matrix
+        found["forgetting"][protocol] = forgetting(matrix)
+    n_fallback = [int(one.fallback.sum()) for one in marks]
+    return {**found, "n_test": np.diff([0, *ends]).tolist(), "n_fallback": n_fallback}
 
 
 def relation_counts(gold: Sequence[str], marks: Sequence[Marks], order: Sequence[Sequence[str]]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from erda import __version__
 from erda.benchmark.experiments import reject_mixing
-from erda.benchmark.measures import Marks, Measures, TestAnswers, mark, measure
+from erda.benchmark.measures import Marks, TestAnswers, mark
 from erda.benchmark.records import (
     MANIFEST,
     RECORD,
@@ -82,7 +82,6 @@ def run(
         tests = StreamTests(stream, asked.evaluate_on)
         method = build()
         seen = seen_relations(stream, method.encoder, allowed=asked.allow_seen)
-        measures: list[Measures] = []
         marks: list[Marks] = []
         seconds: dict[str, list[float]] = {"learn": [], "predict": []}
         notes: dict[str, Any] = {}
@@ -100,11 +99,10 @@ def run(
                 predictions = method.predict(tests.examples(task.index))
                 predicted = perf_counter()
                 marks.append(tests.mark(predictions, task.index))
-                measures.append(measure(marks[-1], tests.ends[: task.index + 1]))
                 notes = joined_notes(notes, method.notes())
                 seconds["learn"].append(learned - start)
                 seconds["predict"].append(predicted - learned)
-                shown.set_postfix({name: f"{100 * one:.1f}%" for name, one in measures[-1].accuracy.items()})
+                shown.set_postfix({name: f"{100 * right.mean():.1f}%" for name, right in marks[-1].right.items()})
                 shown.update()
         encoder = method.encoder
         order = [[relation.id for relation in task.relations] for task in stream]
@@ -119,7 +117,7 @@ def run(
                 "fingerprint": encoder.spec.fingerprint,
                 "pooled_layers": encoder.pooled_layers,
             },
-            **measured(measures),
+            **measured(marks, tests.ends),
             seconds=seconds,
             peak_memory_mb=peak_memory_mb(),
             versions=versions(),
