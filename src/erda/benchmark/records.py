@@ -184,25 +184,13 @@ def _decode_record(content: bytes, source: str) -> Record:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundRecord:
-    """A record and the folder it was read from; None for a record that is not on disk."""
-
-    record: Record
-    folder: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Records:
-    """All records under a folder, and faults of unreadable ones."""
+    """All records under a folder, the folder that each was read from, and faults of unreadable ones."""
 
     directory: Path
-    found: tuple[FoundRecord, ...]
+    records: tuple[Record, ...]
+    folders: tuple[Path, ...]
     faults: tuple[str, ...]
-
-    @property
-    def records(self) -> tuple[Record, ...]:
-        """Records without their folders."""
-        return tuple(one.record for one in self.found)
 
 
 def read_records(path: Path) -> Records:
@@ -213,29 +201,27 @@ def read_records(path: Path) -> Records:
     if not path.exists():
         raise RecordError(f"{path}: there is no such folder. Give the --out folder of `erda run`.")
     directory = path if path.is_dir() else path.with_suffix("")
-    found, faults = [], []
-    for source, content, folder in _record_files(path) if path.is_dir() else _record_lines(path):
+    records, folders, faults = [], [], []
+    for source, read, folder in _sources(path):
         try:
-            record = _decode_record(line := content(), source)
-            found.append(FoundRecord(record, folder / json.loads(line).get("place", "")))
+            content = read()
+            records.append(_decode_record(content, source))
+            folders.append(folder / json.loads(content).get("place", ""))
         except RecordError as error:
             faults.append(str(error))
     lone = [one.parent for one in sorted(path.rglob(MANIFEST)) if not (one.parent / RECORD).is_file()]
     faults += [f"{folder}: has no {RECORD}; repeat the `erda run` that wrote it." for folder in lone]
-    if not found:
+    if not records:
         hint = "\n" + "\n".join(faults) if faults else " An unfinished run has none; repeat its command."
         raise RecordError(f"{path}: contains no readable {RECORD}.{hint}")
-    return Records(directory, tuple(found), tuple(faults))
+    return Records(directory, tuple(records), tuple(folders), tuple(faults))
 
 
-Source = tuple[str, Callable[[], bytes], Path]  # its name in messages, its content, the folder that `place` is below
-
-
-def _record_files(directory: Path) -> Iterator[Source]:
-    for path in sorted(directory.rglob(RECORD)):
-        yield str(path), partial(read_bytes, path, error=RecordError), path.parent
-
-
-def _record_lines(file: Path) -> Iterator[Source]:
-    for number, line in enumerate(read_bytes(file, error=RecordError).splitlines(), start=1):
-        yield f"{file}:{number}", partial(bytes, line), file.with_suffix("")
+def _sources(path: Path) -> Iterator[tuple[str, Callable[[], bytes], Path]]:
+    """Yield for each record its name in messages, a function that reads it, and the folder that `place` is below."""
+    if path.is_dir():
+        for file in sorted(path.rglob(RECORD)):
+            yield str(file), partial(read_bytes, file, error=RecordError), file.parent
+        return
+    for number, line in enumerate(read_bytes(path, error=RecordError).splitlines(), start=1):
+        yield f"{path}:{number}", partial(bytes, line), path.with_suffix("")
