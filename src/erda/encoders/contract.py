@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -26,47 +28,45 @@ from erda.types import EncoderSpec, Example
 
 UNLABELLED = "unlabelled.npz"
 STEPS = 127  # of an 8-bit number
-MOMENTS = ("mean", "axes", "variances", "smoothing", "centres")
-NAMES = (*MOMENTS, "vectors", "scales", "types", "starts", "type_names", "fingerprint")
+T = TypeVar("T")
+KINDS = {  # of the arrays in the file that are written as they are
+    **dict.fromkeys(("mean", "variances", "smoothing"), np.float32),
+    **dict.fromkeys(("axes", "centres"), np.float16),
+    "types": np.uint8,
+    "starts": np.uint16,
+}
+OTHERS = ("vectors", "scales", "type_names", "fingerprint")
 REBUILD = "Reinstall erda, or rebuild it: python tools/build_unlabelled.py."
 
 _watcher: ContextVar[Callable[[], None] | None] = ContextVar("watcher", default=None)
-
-
-@contextmanager
-def watched(each: Callable[[int], None]) -> Iterator[None]:
-    """Call `each` with the number of sentences embedded so far in this thread; what it raises ends the embedding."""
-    n_done = 0
-
-    def count() -> None:
-        nonlocal n_done
-        n_done += 1
-        each(n_done)
-
-    before = _watcher.set(count)
-    try:
-        yield
-    finally:
-        _watcher.reset(before)
-
-
-def embedded_one() -> None:
-    """Report an embedded sentence to `watched`; slow encoders call it."""
-    if count := _watcher.get():
-        count()
-
-
 _shares: ContextVar[bool] = ContextVar("shares", default=False)
 
 
 @contextmanager
-def sharing() -> Iterator[None]:
-    """Embed on one core in this thread, so that other threads can use the other cores."""
-    before = _shares.set(True)
+def _within(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Set a variable of this thread for the duration of the context."""
+    before = variable.set(value)
     try:
         yield
     finally:
-        _shares.reset(before)
+        variable.reset(before)
+
+
+def watched(each: Callable[[int], None]) -> AbstractContextManager[None]:
+    """Call `each` with the number of sentences embedded so far in this thread; what it raises ends the embedding."""
+    numbers = count(1)
+    return _within(_watcher, lambda: each(next(numbers)))
+
+
+def embedded_one() -> None:
+    """Report an embedded sentence to `watched`; slow encoders call it."""
+    if watcher := _watcher.get():
+        watcher()
+
+
+def sharing() -> AbstractContextManager[None]:
+    """Embed on one core in this thread, so that other threads can use the other cores."""
+    return _within(_shares, True)
 
 
 def shares() -> bool:
@@ -155,35 +155,24 @@ class UnlabelledFile:
 def _read_unlabelled(path: Path, fingerprint: str, state: tuple[int, ...]) -> Unlabelled | None:
     """Read the file; `state` changes with its content."""
     arrays = read_arrays(path, error=ModelError, remedy=REBUILD)
-    if arrays.keys() != set(NAMES):
+    if arrays.keys() != {*KINDS, *OTHERS}:
         raise ModelError(f"{path}: has no valid statistics of unlabelled pairs. {REBUILD}")
     if str(arrays["fingerprint"]) != fingerprint:
         return None
-    single = {name: arrays[name].astype(np.float32) for name in MOMENTS}
-    return Unlabelled(
-        **single,
-        vectors=arrays["vectors"].astype(np.float32) * arrays["scales"][:, None],
-        types=arrays["types"].astype(np.int64),
-        starts=arrays["starts"].astype(np.int64),
-        type_names=tuple(map(str, arrays["type_names"])),
-    )
+    wide = {name: arrays[name].astype(np.float32 if arrays[name].dtype.kind == "f" else np.int64) for name in KINDS}
+    vectors = arrays["vectors"].astype(np.float32) * arrays["scales"][:, None]
+    return Unlabelled(**wide, vectors=vectors, type_names=tuple(map(str, arrays["type_names"])))
 
 
 def save_unlabelled(folder: Path, pairs: Unlabelled, fingerprint: str) -> Path:
     """Write pairs with 8 bits per number of the sample, and 16 of the axes and centres."""
     scales = np.abs(pairs.vectors).max(axis=1) / STEPS
     arrays = {
-        "mean": pairs.mean.astype(np.float32),
-        "axes": pairs.axes.astype(np.float16),
-        "variances": pairs.variances.astype(np.float32),
         "vectors": np.round(pairs.vectors / scales[:, None]).astype(np.int8),
         "scales": scales.astype(np.float32),
-        "types": pairs.types.astype(np.uint8),
-        "starts": pairs.starts.astype(np.uint16),
         "type_names": np.array(pairs.type_names),
-        "smoothing": pairs.smoothing.astype(np.float32),
-        "centres": pairs.centres.astype(np.float16),
         "fingerprint": np.array(fingerprint),
     }
+    arrays |= {name: getattr(pairs, name).astype(kind) for name, kind in KINDS.items()}
     write_arrays(folder / UNLABELLED, arrays, compress=False)
     return folder / UNLABELLED
