@@ -35,6 +35,7 @@ SETTINGS_FILE = "similarity.json"
 VERSION = 1
 KINDS = ("adapter", "full")
 MARKS = "marks"
+SHARED = ("base", "max_pieces", "pooled_layers", "mode", "trained_on")  # fields of weights and of their settings
 AGAIN = "Train or copy the model again."
 
 
@@ -183,17 +184,8 @@ class TrainedWeights:
         path = folder / f"{self.kind}.safetensors"
         metadata = {"format": "pt", "kind": self.kind, "scale": repr(self.scale), "base": self.base.fingerprint}
         write_tensors(path, {name: tensor.contiguous().cpu() for name, tensor in self.tensors.items()}, metadata)
-        stored = StoredWeights(path.name, sha256_of(path))
-        settings = TrainedSettings(
-            VERSION,
-            self.base,
-            stored,
-            self.max_pieces,
-            self.fingerprint,
-            self.pooled_layers,
-            self.mode,
-            self.trained_on,
-        )
+        stored, shared = StoredWeights(path.name, sha256_of(path)), {name: getattr(self, name) for name in SHARED}
+        settings = TrainedSettings(version=VERSION, weights=stored, fingerprint=self.fingerprint, **shared)
         write_json(folder / SETTINGS_FILE, settings)
 
     @classmethod
@@ -217,16 +209,8 @@ class TrainedWeights:
             scale = float(about.get("scale", ""))
         except ValueError:
             raise ModelError(f"{file}: scale is not a number. {AGAIN}") from None
-        found = cls(
-            about.get("kind", ""),
-            tensors,
-            saved.base,
-            saved.max_pieces,
-            scale,
-            saved.pooled_layers,
-            saved.mode,
-            saved.trained_on,
-        )
+        shared = {name: getattr(saved, name) for name in SHARED}
+        found = cls(kind=about.get("kind", ""), tensors=tensors, scale=scale, **shared)
         if found.fingerprint != saved.fingerprint or about.get("base") != saved.base.fingerprint:
             raise ModelError(f"{path}: does not belong to {file.name}. {AGAIN}")
         return found
