@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from erda.errors import DataError
+from erda.errors import DataError, StreamError
 from erda.types import Predictions, TestSet
 
 ALL_SEEN = "all-seen"
@@ -74,7 +74,7 @@ def mark(predictions: Predictions, answers: TestAnswers) -> Marks:
     scores = predictions.scores
     n_examples, n_relations = scores.shape
     if n_examples != len(answers.gold):
-        raise DataError(f"{n_examples} predictions cannot be marked against {len(answers.gold)} answers.")
+        raise StreamError(f"The method predicted {n_examples} of {len(answers.gold)} examples.")
     column_of = {name: column for column, name in enumerate(predictions.relations)}
     columns = np.array([column_of.get(name, -1) for name in answers.names], dtype=np.int64)
     gold = columns[answers.gold]

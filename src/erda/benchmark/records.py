@@ -83,13 +83,14 @@ class Record(Run):
         return None if values is None else values[k]
 
 
-def measured(marks: Sequence[Marks], ends: Sequence[int]) -> dict[str, Any]:
-    """Measured fields of a record. `marks[k]` marks the tests of tasks 0..k; those of task j end at `ends[j]`.
+def measured(marks: Sequence[Marks], n_test: Sequence[int]) -> dict[str, Any]:
+    """Measured fields of a record. `marks[k]` marks the tests of tasks 0..k, `n_test[j]` of them of task j.
 
     `accuracy` counts right predictions over all examples, `macro` is the mean of the accuracies on each task, `chance`
     the expected accuracy of guessing among gold and rivals.
     """
     by_protocol = ("accuracy", "macro", "chance", "matrix", "forgetting")
+    ends = np.cumsum(n_test)
     found: dict[str, Any] = {name: dict.fromkeys(PROTOCOLS) for name in by_protocol}
     for protocol in marks[-1].right:
         right = [one.right[protocol] for one in marks]
@@ -100,7 +101,7 @@ def measured(marks: Sequence[Marks], ends: Sequence[int]) -> dict[str, Any]:
         found["matrix"][protocol] = matrix
         found["forgetting"][protocol] = forgetting(matrix)
     n_fallback = [int(one.fallback.sum()) for one in marks]
-    return {**found, "n_test": np.diff([0, *ends]).tolist(), "n_fallback": n_fallback}
+    return {**found, "n_test": list(n_test), "n_fallback": n_fallback}
 
 
 def relation_counts(gold: Sequence[str], marks: Sequence[Marks], order: Sequence[Sequence[str]]) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from tqdm import tqdm
 
 from erda import __version__
@@ -38,7 +37,7 @@ from erda.benchmark.records import (
 from erda.errors import RecordError, StreamError, memory_faults_explained, one_line
 from erda.files import locked, remove_left_lock, remove_unfinished, write_json
 from erda.settings.runs import Run
-from erda.types import Example, Predictions, TestSet
+from erda.types import TestSet
 
 if TYPE_CHECKING:
     from erda.data.streams import TaskStream
@@ -79,7 +78,8 @@ def run(
     with run_lock(directory):
         remove_unfinished(directory)
         stream = open_stream()
-        tests = StreamTests(stream, asked.evaluate_on)
+        tests = tests_of(stream, asked.evaluate_on)
+        answers, gold = TestAnswers.of(*tests), [name for test in tests for name in test.gold]
         method = build()
         seen = seen_relations(stream, method.encoder, allowed=asked.allow_seen)
         marks: list[Marks] = []
@@ -92,13 +92,14 @@ def run(
             _threads(method.encoder.n_threads),
         ):
             for task in stream:
+                questions = [example for test in tests[: task.index + 1] for example in test.examples]
                 start = perf_counter()
                 method.learn(task)
                 wait_for_device(asked.device)
                 learned = perf_counter()
-                predictions = method.predict(tests.examples(task.index))
+                predictions = method.predict(questions)
                 predicted = perf_counter()
-                marks.append(tests.mark(predictions, task.index))
+                marks.append(mark(predictions, answers.first(len(questions))))
                 notes = joined_notes(notes, method.notes())
                 seconds["learn"].append(learned - start)
                 seconds["predict"].append(predicted - learned)
@@ -117,15 +118,15 @@ def run(
                 "fingerprint": encoder.spec.fingerprint,
                 "pooled_layers": encoder.pooled_layers,
             },
-            **measured(marks, tests.ends),
+            **measured(marks, [len(test.examples) for test in tests]),
             seconds=seconds,
             peak_memory_mb=peak_memory_mb(),
             versions=versions(),
-            **relation_counts(tests.gold, marks, order),
+            **relation_counts(gold, marks, order),
             notes=notes,
             seen=seen,
             uses_names=getattr(method, "uses_names", None),
-            packed=pack_predictions(tests.gold, marks[-1], predictions.relations, order),
+            packed=pack_predictions(gold, marks[-1], predictions.relations, order),
         )
         write_json(directory / MANIFEST, stream.manifest.to_json())
         if keep_method:
@@ -176,28 +177,14 @@ def joined_notes(notes: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str,
     return {**notes, **more, **lists}
 
 
-class StreamTests:
-    """Tests of a stream's tasks, with the answers that the method never sees."""
-
-    def __init__(self, stream: TaskStream, evaluate_on: str) -> None:
-        test_of = stream.validation if evaluate_on == "validation" else stream.test
-        self.tests: list[TestSet] = [test_of(k) for k in range(len(stream))]
-        empty = [str(k + 1) for k, test in enumerate(self.tests) if not test.examples]
-        if empty:
-            raise StreamError(f"Stream '{stream.name}' has no {evaluate_on} examples for task {', '.join(empty)}.")
-        self.answers = TestAnswers.of(*self.tests)
-        self.ends = np.cumsum([len(test.examples) for test in self.tests]).tolist()
-        self.gold = [name for test in self.tests for name in test.gold]  # of all tasks
-
-    def examples(self, k: int) -> list[Example]:
-        """Test examples of tasks 0..k, concatenated."""
-        return [example for test in self.tests[: k + 1] for example in test.examples]
-
-    def mark(self, predictions: Predictions, k: int) -> Marks:
-        """Mark the predictions of `examples(k)`."""
-        if len(predictions) != self.ends[k]:
-            raise StreamError(f"The method predicted {len(predictions)} of {self.ends[k]} examples.")
-        return mark(predictions, self.answers.first(self.ends[k]))
+def tests_of(stream: TaskStream, evaluate_on: str) -> list[TestSet]:
+    """The test or validation examples of each task; a task without any raises."""
+    tests_of_task = stream.validation if evaluate_on == "validation" else stream.test
+    tests = [tests_of_task(k) for k in range(len(stream))]
+    empty = [str(k + 1) for k, test in enumerate(tests) if not test.examples]
+    if empty:
+        raise StreamError(f"Stream '{stream.name}' has no {evaluate_on} examples for task {', '.join(empty)}.")
+    return tests
 
 
 # -- the machine -------------------------------------------------------------------------------------------------------
