@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from tiny_models import SENTENCES, encoder_of, sentence
 
+from erda.app.export import _packed
 from erda.corpus.similarity import SimilarityModel
 from erda.encoders import TransformerSettings, build_encoder
 from erda.encoders.adapter import TrainedWeights
@@ -21,6 +22,7 @@ from erda.encoders.tokens import shared_runs
 from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import PACKAGED, ModelFolder, origin
 from erda.errors import ModelError, SettingsError
+from erda.methods.posterior import Posterior
 from erda_mpnet import onnx_build
 
 LONG = sentence("berlin " + "the river in a city " * 30 + "paris", (0, 1), (151, 152))
@@ -147,6 +149,13 @@ def test_a_built_encoder_averages_layers_and_has_statistics(
     assert copied is not None
     assert np.array_equal(source.centres, copied.centres)
     assert np.array_equal(source.vectors, copied.vectors)
+
+
+def test_an_export_averages_as_many_layers_as_its_encoder(bert: ModelFolder, tmp_path: Path) -> None:
+    layers = TransformerEncoder(bert, TransformerSettings()).layers
+    TrainedWeights.fresh(layers, base=origin(bert), max_pieces=128, rank=1).save(tmp_path)
+    encoder = build_encoder(str(bert.path), adapter=str(tmp_path), trained_layers=0, pooled_layers=2)
+    assert _packed(Posterior(encoder), "onnx").about.pooled_layers == 2
 
 
 def test_engines_name_the_package_that_builds_them(bert: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from erda.encoders import Mode, PooledLayers
+from erda.encoders import Mode, PooledLayers, TransformerSettings
 from erda.encoders.layers import LayeredModel
 from erda.encoders.weights import (
     DEFAULT_BASE,
@@ -27,7 +27,7 @@ from erda.encoders.weights import (
     origin,
     write_tensors,
 )
-from erda.errors import ModelError
+from erda.errors import ModelError, SettingsError
 from erda.fields import Count
 from erda.files import inside, read_json, sha256_of, verify_sha256, write_json
 
@@ -214,6 +214,16 @@ class TrainedWeights:
         if found.fingerprint != saved.fingerprint or about.get("base") != saved.base.fingerprint:
             raise ModelError(f"{path}: does not belong to {file.name}. {AGAIN}")
         return found
+
+
+def adapter_of(folder: ModelFolder, settings: TransformerSettings) -> TrainedWeights | None:
+    """Load the adapter that the settings of an encoder name, to read as many layers as they say."""
+    if not settings.adapter:
+        return None
+    found = TrainedWeights.load(settings.adapter, base=origin(folder).name)
+    if found.mode != settings.mode:
+        raise SettingsError(f"mode: the adapter was trained in mode '{found.mode}', not '{settings.mode}'.")
+    return replace(found, pooled_layers=settings.pooled_layers or found.pooled_layers)
 
 
 def fingerprint_of(
