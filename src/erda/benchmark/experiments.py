@@ -248,12 +248,11 @@ def _key(value: Mapping[str, Any]) -> str:
 
 def _stream_notes(lines: Sequence[Line]) -> list[str]:
     """A note on lines of a table with other seeds than the others."""
-    notes = []
     seeds = {line.label: [record.seed for record in line.records] for line in lines}
-    if len({tuple(one) for one in seeds.values()}) > 1:
-        listed = "; ".join(f"{label}: {', '.join(map(str, one))}" for label, one in seeds.items())
-        notes.append(f"Not the same seeds in every line, so means are not paired ({listed}).")
-    return notes
+    if len({tuple(one) for one in seeds.values()}) < 2:
+        return []
+    listed = "; ".join(f"{label}: {', '.join(map(str, one))}" for label, one in seeds.items())
+    return [f"Not the same seeds in every line, so means are not paired ({listed})."]
 
 
 # -- titles ------------------------------------------------------------------------------------------------------------
