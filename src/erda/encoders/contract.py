@@ -145,18 +145,18 @@ class UnlabelledFile:
         """Read the pairs; None if there are none for these weights."""
         path = self.folder / UNLABELLED
         state = file_state(path)
-        found = _read_unlabelled(path, self.fingerprint, state) if state else None
+        found = _read_unlabelled(path, self.fingerprint, self.remedy or REBUILD, state) if state else None
         if found is None and self.remedy:
             raise ModelError(f"{path}: is missing or belongs to other weights. {self.remedy}")
         return found
 
 
 @lru_cache(maxsize=1)  # every teaching fits with them
-def _read_unlabelled(path: Path, fingerprint: str, state: tuple[int, ...]) -> Unlabelled | None:
+def _read_unlabelled(path: Path, fingerprint: str, remedy: str, state: tuple[int, ...]) -> Unlabelled | None:
     """Read the file; `state` changes with its content."""
-    arrays = read_arrays(path, error=ModelError, remedy=REBUILD)
+    arrays = read_arrays(path, error=ModelError, remedy=remedy)
     if arrays.keys() != {*KINDS, *OTHERS}:
-        raise ModelError(f"{path}: has no valid statistics of unlabelled pairs. {REBUILD}")
+        raise ModelError(f"{path}: has no valid statistics of unlabelled pairs. {remedy}")
     if str(arrays["fingerprint"]) != fingerprint:
         return None
     wide = {name: arrays[name].astype(np.float32 if arrays[name].dtype.kind == "f" else np.int64) for name in KINDS}
