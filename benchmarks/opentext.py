@@ -271,7 +271,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         one.add_argument("--device", default="cpu")
         one.add_argument("--vectors", type=Path, help="pack: vectors of the list, .npy")
         one.add_argument("--fingerprint", default="", help="of the weights; the statistics must have the same")
-        one.add_argument("--statistics", type=Path, help="folder of unlabelled.npz and background.npz")
+        one.add_argument("--statistics", type=Path, help="folder of unlabelled.npz")
     for name, command in COMMANDS.items():
         one = commands.add_parser(name, help=command.__doc__)
         one.add_argument("--encoder", type=Path, required=True, help="folder of vectors")

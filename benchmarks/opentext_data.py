@@ -6,7 +6,7 @@ token) and `part`. The vectors of an encoder are a folder:
 
     vectors.npy      float16 [n, dim], row i belongs to line i of the list; any length, they are scaled to 1
     index.json       {"encoder": name, "fingerprint": of its weights, "parts": {part: {"n": rows, "sha256": of them}}}
-    unlabelled.npz, background.npz    statistics of the encoder (`erda.encoders.contract`), if the score reads them
+    unlabelled.npz    statistics of the encoder (`erda.encoders.contract`), if the score reads them
 
 `opentext.py embed FOLDER` computes one here; `opentext.py pack FOLDER --vectors FILE.npy` makes one of vectors
 that another machine computed from the list. `VectorEncoder` reads it.
@@ -31,7 +31,7 @@ from erda.data.catalogue import load_dataset
 from erda.data.dataset import shuffled
 from erda.data.formats.jsonl_examples import read_relation_list
 from erda.data.streams import with_written_patterns
-from erda.encoders.contract import BackgroundFile, Encoder, UnlabelledFile, save_background, save_unlabelled, unit_rows
+from erda.encoders.contract import Encoder, UnlabelledFile, save_unlabelled, unit_rows
 from erda.errors import DataError
 from erda.files import data_folder, decode_json, read_bytes, read_json, write_json, write_lines
 from erda.methods.posterior import COMMON_NAMES, TEMPLATES, sentences_of
@@ -302,8 +302,6 @@ def embed(folder: Path, encoder: Encoder, *, fingerprint: str) -> None:
             found.append(unit_rows(encoder.embed(some, blanked=name in BLANKED)).astype(np.float16))
             print(f"{name}: {start + len(some)} of {len(part(name))}", flush=True)
     pack(folder, np.concatenate(found), encoder=encoder.spec.name, fingerprint=fingerprint)
-    if (background := encoder.background()) is not None:
-        save_background(folder, background, fingerprint)
     if (unlabelled := encoder.unlabelled()) is not None:
         save_unlabelled(folder, unlabelled, fingerprint)
 
@@ -317,7 +315,6 @@ class VectorEncoder(Encoder):
         about = read_json(folder / "index.json", dict[str, Any])
         self._all, self._parts = np.load(folder / "vectors.npy", mmap_mode="r"), about["parts"]
         self.spec, self.dim = EncoderSpec(about["encoder"], {}, about["fingerprint"]), self._all.shape[1]
-        self.background_file = BackgroundFile(folder, about["fingerprint"])
         self.unlabelled_file = UnlabelledFile(folder, about["fingerprint"])
         self._known: dict[tuple[bool, tuple[object, ...]], np.ndarray] = {}
         self.load("names")

@@ -45,18 +45,21 @@ def add_records(runs: Path, results: Path, to: str) -> int:
     """Add the records under `runs` to `results`; reject all if one is invalid. Return their number."""
     files: dict[Path, dict[str, Record]] = defaultdict(dict)
     found = read_records(runs)
-    for one in found.found:
-        place = PurePosixPath((one.folder or runs).relative_to(found.directory))
+    for record, folder in zip(found.records, found.folders, strict=True):
+        place = PurePosixPath(folder.relative_to(found.directory))
         file = results / f"{to}.jsonl"
         if len(place.parts) > 3:
             file, place = results / to / f"{place.parts[0]}.jsonl", place.relative_to(place.parts[0])
-        files[file][str(place)] = compact_record(one.record)
+        files[file][str(place)] = compact_record(record)
     faults = [*found.faults, *(fault for own in files.values() for fault in audit(own))]
     if faults:
         raise ErdaError(join_faults([f"{runs}: no record was added.", *faults]))
     for file, new in files.items():
-        old = read_records(file).found if file.exists() else ()
-        kept = {str(one.folder.relative_to(file.with_suffix(""))): one.record for one in old if one.folder}
+        kept: dict[str, Record] = {}
+        if file.exists():
+            old = read_records(file)
+            places = (str(folder.relative_to(old.directory)) for folder in old.folders)
+            kept = dict(zip(places, old.records, strict=True))
         write_records(file, {**kept, **new})
     return sum(map(len, files.values()))
 
@@ -77,12 +80,13 @@ def read_results(results: Path) -> dict[str, Records]:
     parts: dict[str, list[Records]] = defaultdict(list)
     for file in sorted(set(results.rglob("*.jsonl")) - set(results.glob(f"{OPEN}/*"))):
         read = read_records(file)
-        read = replace(read, found=tuple(replace(one, record=named_adapter(one.record)) for one in read.found))
+        read = replace(read, records=tuple(map(named_adapter, read.records)))
         parts[file.relative_to(results).with_suffix("").parts[0]].append(read)
     return {
         name: Records(
             results / name,
-            tuple(chain.from_iterable(one.found for one in own)),
+            tuple(chain.from_iterable(one.records for one in own)),
+            tuple(chain.from_iterable(one.folders for one in own)),
             tuple(chain.from_iterable(one.faults for one in own)),
         )
         for name, own in sorted(parts.items())
@@ -131,7 +135,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(fault, file=sys.stderr)
         return 2
     faults = [fault for one in found.values() for fault in one.faults]
-    faults += audit({str(one.folder): one.record for part in found.values() for one in part.found})
+    for part in found.values():
+        faults += audit(dict(zip(map(str, part.folders), part.records, strict=True)))
     for name in [name for name, text in made.items() if not _is_current(ROOT / name, text)]:
         if options.check and name == PAGE:
             continue

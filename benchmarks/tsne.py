@@ -124,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="folder for tsne.png and tsne.svg")
     options = parser.parse_args(arguments)
     try:
-        experiment = group_records(read_records(options.records).found)[0]
+        experiment = group_records(read_records(options.records).records)[0]
         print(*save_figure(tsne_figure(experiment), options.out), sep="\n")
     except ErdaError as fault:
         print(fault, file=sys.stderr)

@@ -32,7 +32,7 @@ NAME = "open"
 
 
 def build(weights: Path | None, pairs: Path, vectors: Path | None) -> None:
-    """Write graph, tokenizer, description, background, statistics of unlabelled pairs and the training's record."""
+    """Write graph, tokenizer, description, statistics of unlabelled pairs and the training's record."""
     out, tagged = packaged_folder(NAME), TaggedPairs.read(pairs)
     packed = graph_builder().pack_weights(TrainedWeights.load(weights)) if weights else renewed(PackedEncoder.read(out))
     packed.write(out)

@@ -5,7 +5,7 @@ stands in redoc41 or in the documents of the open-text benchmark. Nothing annota
 counted over names that the tagger saw in several sentences.
 
 python tools/build_unlabelled.py --tagger FOLDER --tag-only FILE.json.gz    the pairs, for a machine without spaCy
-python tools/build_unlabelled.py --pairs FILE.json.gz --encoder mpnet --adapter FOLDER --device cuda --background
+python tools/build_unlabelled.py --pairs FILE.json.gz --encoder mpnet --adapter FOLDER --device cuda
 python tools/build_unlabelled.py --pairs FILE.json.gz --encoder open --keep FILE.npz    also keep the vectors
 
 `tools/build_encoder.py` calls it for the encoder `open`.
@@ -28,7 +28,7 @@ import numpy as np
 
 from erda.data.catalogue import load_dataset
 from erda.encoders import build_encoder
-from erda.encoders.contract import UNLABELLED, Encoder, Unlabelled, save_background, save_unlabelled, unit_rows
+from erda.encoders.contract import UNLABELLED, Encoder, Unlabelled, save_unlabelled, unit_rows
 from erda.encoders.onnx_encoder import packaged_folder
 from erda.files import data_folder, decode_json, read_bytes, write_lines
 from erda.text.keys import entity_key
@@ -37,7 +37,7 @@ from erda.types import Entity, Example, Span
 
 N_PAIRS, N_SAMPLE = 12_000, 4_000
 ROWS, SHARE = 120_000, 0.03  # rows read of each part of wiki-large, and the share of them kept
-N_CENTRES = 600  # of the background
+N_CENTRES = 600
 LEAST = 0.5  # added to each count of confused types
 
 
@@ -100,7 +100,7 @@ def _entity(tokens: Sequence[str], tag: Tag) -> Entity:
 def statistics(
     pairs: Sequence[Example], vectors: np.ndarray, names: Sequence[str], *, smooth: np.ndarray
 ) -> Unlabelled:
-    """Moments of all pairs, and a sample of them."""
+    """Moments and cluster centres of all pairs, and a sample of them."""
     mean = vectors.mean(axis=0, dtype=np.float64)
     centred = vectors - mean
     variances, axes = np.linalg.eigh(centred.T @ centred / len(vectors))
@@ -114,6 +114,7 @@ def statistics(
         np.array([[one.head.span.start, one.tail.span.start] for one in some]),
         tuple(names),
         smooth,
+        centres_of(vectors, N_CENTRES),
     )
 
 
@@ -172,17 +173,15 @@ class TaggedPairs:
 
 
 def write_statistics(
-    encoder: Encoder, tagged: TaggedPairs, out: Path, *, vectors: np.ndarray | None = None, background: bool = True
+    encoder: Encoder, tagged: TaggedPairs, out: Path, *, vectors: np.ndarray | None = None
 ) -> np.ndarray:
-    """Write `unlabelled.npz` and `background.npz` of an encoder into a folder; return the vectors of the pairs."""
+    """Write `unlabelled.npz` of an encoder into a folder; return the vectors of the pairs."""
     pairs = tagged.examples()
     vectors = unit_rows(encoder.embed(pairs) if vectors is None else vectors.astype(np.float32))
     if len(vectors) != len(pairs):
         raise SystemExit(f"Expected the vectors of {len(pairs)} pairs, got {len(vectors)}.")
     made = statistics(pairs, vectors, tagged.type_names, smooth=np.array(tagged.smoothing))
     save_unlabelled(out, made, encoder.spec.fingerprint)
-    if background:
-        save_background(out, centres_of(vectors, N_CENTRES), encoder.spec.fingerprint)
     return vectors
 
 
@@ -206,7 +205,6 @@ def main() -> None:
     parser.add_argument("--adapter", default="", help="folder of an adapter (default: the shipped one)")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, help="folder (default: that of the adapter, or of the encoder)")
-    parser.add_argument("--background", action="store_true", help="also write a background of the same pairs")
     parser.add_argument("--keep", type=Path, help="also write the vectors of all pairs to this file")
     parser.add_argument("--vectors", type=Path, help="read the vectors of all pairs from this file")
     options = parser.parse_args()
@@ -216,7 +214,7 @@ def main() -> None:
         return
     out = options.out or Path(options.adapter or packaged_folder(options.encoder))
     given = np.load(options.vectors)["vectors"] if options.vectors else None
-    made = write_statistics(_encoder(options), tagged, out, vectors=given, background=options.background)
+    made = write_statistics(_encoder(options), tagged, out, vectors=given)
     if options.keep:
         np.savez(options.keep, vectors=made.astype(np.float16))
     print(f"{UNLABELLED} sha256 {hashlib.sha256((out / UNLABELLED).read_bytes()).hexdigest()}")

@@ -80,12 +80,12 @@ def named_adapter(record: Record) -> Record:
 
 def record_rows(sections: Iterable[Section]) -> list[LeaderboardRow]:
     """One row per line of records; a line that several tables share counts once, and ablations do not count."""
-    rows: dict[tuple[object, ...], LeaderboardRow] = {}
+    rows: dict[tuple[int, ...], LeaderboardRow] = {}
     for section in sections:
         for line in section.experiment.lines:
-            folders = tuple(one.folder or id(one.record) for one in line.found)
-            if not line.label.startswith("w.o.") and folders not in rows and line.first.evaluate_on == "test":
-                rows[folders] = _row(line)
+            records = tuple(map(id, line.records))
+            if not line.label.startswith("w.o.") and records not in rows and line.first.evaluate_on == "test":
+                rows[records] = _row(line)
     return list(rows.values())
 
 

@@ -8,7 +8,7 @@ import pytest
 from toy_extractor import BORN, CAPITAL, DIM, FOUNDED, QUESTIONS, Words, open_toy, scores, taught
 
 from erda.app.extractor import Extractor
-from erda.encoders.contract import BackgroundFile, save_background
+from erda.encoders.contract import Unlabelled, UnlabelledFile, save_unlabelled
 from erda.errors import DataError, ErdaError, ModelError, SettingsError
 from erda.methods import METHODS
 from erda.text.marks import example_from_marks
@@ -189,9 +189,11 @@ def test_a_store_of_the_former_default_encoder_is_taught_again_when_asked(tmp_pa
 
 def test_a_background_made_later_changes_answers_only_when_it_is_asked_for(tmp_path: Path) -> None:
     encoder, weights = Words(), tmp_path / "weights"
-    encoder.background_file = BackgroundFile(weights, "words")
+    encoder.unlabelled_file = UnlabelledFile(weights, "words")
     before = scores(taught(tmp_path / "x", encoder=encoder))
-    save_background(weights, np.random.default_rng(0).normal(size=(20, DIM)), "words")
+    vectors, none = np.random.default_rng(0).normal(size=(20, DIM)), np.zeros((20, 2))
+    pairs = Unlabelled(np.zeros(DIM), np.eye(DIM), np.ones(DIM), vectors, none, none, ("PERSON",), np.eye(2), vectors)
+    save_unlabelled(weights, pairs, "words")
     later = open_toy(tmp_path / "x", encoder=encoder)
     np.testing.assert_array_equal(scores(later), before)
     later.teach("led by", ["[[Tesla]] is led by {{Elon}} ."])

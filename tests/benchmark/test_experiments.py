@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from erda.benchmark.experiments import make_lines
-from erda.benchmark.records import FoundRecord, Record
+from erda.benchmark.records import Record
 from erda.methods import METHODS
 from erda.settings.runs import default_settings
 
@@ -27,7 +27,7 @@ def erda(record: Record, *, corpus: str = "", seed: int = 1, **settings: object)
 
 def seeds(rows: dict[str, list[Record]]) -> tuple[dict[str, list[int]], list[str]]:
     """Seeds of the lines made of these records, and the notes."""
-    lines, notes = make_lines({label: [*map(FoundRecord, records)] for label, records in rows.items()})
+    lines, notes = make_lines(rows)
     return {line.label: [record.seed for record in line.records] for line in lines}, notes
 
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erda.benchmark.measures import ALL_SEEN, CANDIDATES, TestAnswers, forgetting, mark, measure
-from erda.errors import DataError
+from erda.benchmark.measures import ALL_SEEN, CANDIDATES, TestAnswers, forgetting, mark
+from erda.benchmark.records import measured
+from erda.errors import DataError, StreamError
 from erda.types import Entity, Example, Predictions, Span, TestSet
 
 
@@ -79,21 +80,22 @@ def test_hand_computed_measures() -> None:
         ),
     )
     test = held_apart(["born in"] * 4, [["born in", "part of"], ["part of"], ["capital of"], ["unlearned", "born in"]])
-    step = measure(mark(predictions, TestAnswers.of(test)), [4])
-    assert step.accuracy == {ALL_SEEN: 0.25, CANDIDATES: 0.5}
-    assert step.chance[ALL_SEEN] == pytest.approx(1 / 3)
-    assert step.chance[CANDIDATES] == pytest.approx((1 / 2 + 1 / 2 + 1 / 2 + 1 / 3) / 4)
-    assert step.n_fallback == 1
-    assert step.n_test == (4,)
+    found = measured([mark(predictions, TestAnswers.of(test))], [4])
+    assert found["accuracy"] == {ALL_SEEN: [0.25], CANDIDATES: [0.5]}
+    assert found["chance"][ALL_SEEN] == pytest.approx([1 / 3])
+    assert found["chance"][CANDIDATES] == pytest.approx([(1 / 2 + 1 / 2 + 1 / 2 + 1 / 3) / 4])
+    assert found["n_fallback"] == [1]
+    assert found["n_test"] == [4]
 
 
 def test_micro_weights_examples_and_macro_weights_tasks_equally() -> None:
     relations = ("a", "b")
     answers = TestAnswers.of(held_apart(["a"] * 3), held_apart(["b"]))
-    step = measure(mark(Predictions(relations, np.array([[1.0, 0.0]] * 4)), answers), [3, 4])
-    assert step.accuracy == {ALL_SEEN: 0.75}
-    assert step.macro == {ALL_SEEN: 0.5}
-    assert step.row == {ALL_SEEN: (1.0, 0.0)}
+    marks = [mark(Predictions(relations, np.array([[1.0, 0.0]] * n)), answers.first(n)) for n in (3, 4)]
+    found = measured(marks, [3, 1])
+    assert found["accuracy"] == {ALL_SEEN: [1.0, 0.75], CANDIDATES: None}
+    assert found["macro"] == {ALL_SEEN: [1.0, 0.5], CANDIDATES: None}
+    assert found["matrix"] == {ALL_SEEN: [[1.0], [1.0, 0.0]], CANDIDATES: None}
 
 
 def test_a_protocol_is_measured_only_if_every_test_supports_it() -> None:
@@ -105,8 +107,8 @@ def test_a_protocol_is_measured_only_if_every_test_supports_it() -> None:
 
 
 def test_unlearned_relations_and_a_wrong_number_of_predictions_are_rejected() -> None:
-    for relation, n_predictions in (("spouse", 1), ("a", 2)):
-        with pytest.raises(DataError):
+    for relation, n_predictions, error in (("spouse", 1, DataError), ("a", 2, StreamError)):
+        with pytest.raises(error):
             mark(Predictions(("a",), np.zeros((n_predictions, 1))), TestAnswers.of(held_apart([relation])))
 
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from toy_runs import line_of
 
 from erda.benchmark.experiments import Line
 from erda.benchmark.measures import ALL_SEEN, CANDIDATES
@@ -33,7 +32,7 @@ def line(template: Record, label: str, last: dict[int, float], *, digest: str = 
         )
         for seed, value in last.items()
     ]
-    return line_of(label, records)
+    return Line(label, tuple(records))
 
 
 @given(pairs)
@@ -88,7 +87,7 @@ def test_too_few_streams_give_a_note_instead_of_p(template: Record, seeds: tuple
 
 def test_a_protocol_that_was_not_measured_raises(template: Record) -> None:
     records = [replace(template, accuracy={**template.accuracy, CANDIDATES: None})]
-    bare = line_of("bare", records)
+    bare = Line("bare", tuple(records))
     with pytest.raises(RecordError):
         compare_lines(bare, [bare], protocol=CANDIDATES)
     note = "One common stream, and a test needs two or more: run both on more --seeds."

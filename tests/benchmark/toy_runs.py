@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from erda.benchmark.experiments import Experiment, Line, group_records
 from erda.benchmark.measures import ALL_SEEN, CANDIDATES
-from erda.benchmark.records import FoundRecord, Record
+from erda.benchmark.records import Record
 from erda.benchmark.run.loop import run
 from erda.data.streams import Pool, StreamManifest, TaskStream, build_stream
 from erda.methods import METHODS
@@ -132,12 +131,3 @@ def fewrel_record(template: Record, method: str = "erda", seed: int = 100, last:
 def with_noise(noise: float) -> dict[str, dict[str, float]]:
     """Settings of a run whose method has this noise."""
     return {"method": {"noise": noise}, "encoder": {}, "stream": {}}
-
-
-def grouped(records: Iterable[Record]) -> tuple[Experiment, ...]:
-    """Experiments of records that are not on disk."""
-    return group_records(map(FoundRecord, records))
-
-
-def line_of(label: str, records: Iterable[Record]) -> Line:
-    return Line(label, tuple(map(FoundRecord, records)))

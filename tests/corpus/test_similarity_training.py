@@ -3,6 +3,7 @@
 import math
 import random
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -167,20 +168,21 @@ def test_a_resumed_training_equals_an_uninterrupted_one(folder, rows, tmp_path, 
     other = build_model(tmp_path / "other", n_layers=2, seed=5)
     with pytest.raises(SettingsError):
         train(other, rows, settings, out=tmp_path / "part")
-    seen: list[int] = []
-    machine = Machine(save_steps=5)
-    resumed = train(folder, rows, settings, out=tmp_path / "part", machine=machine, after_step=seen.append)
-    assert seen == [6, 7, 8, 9, 10]
+    with mock.patch.object(Learner, "update", autospec=True, side_effect=Learner.update) as update:
+        resumed = train(folder, rows, settings, out=tmp_path / "part")
+    assert [call.args[1] for call in update.call_args_list] == [5, 6, 7, 8, 9]
     assert resumed.weights.digest == whole.weights.digest
 
 
 def interrupt(folder, rows, settings, *, out, save_steps):
-    def stop(step):
+    def stop(self, step, n_steps):
         if step == 7:
             raise KeyboardInterrupt
+        update(self, step, n_steps)
 
-    with pytest.raises(KeyboardInterrupt):
-        train(folder, rows, settings, out=out, machine=Machine(save_steps=save_steps), after_step=stop)
+    update = Learner.update
+    with mock.patch.object(Learner, "update", stop), pytest.raises(KeyboardInterrupt):
+        train(folder, rows, settings, out=out, machine=Machine(save_steps=save_steps))
 
 
 def test_a_damaged_checkpoint_is_rejected(folder, rows, tmp_path):

@@ -11,8 +11,10 @@ from tiny_models import SENTENCES
 
 from erda.app.extractor import Extractor
 from erda.encoders import build_encoder, onnx_encoder
-from erda.encoders.onnx_encoder import GRAPH, TOKENIZER, OnnxEncoder
-from erda.encoders.weights import PACKAGED
+from erda.encoders.adapter import TrainedWeights
+from erda.encoders.contract import UNLABELLED, UnlabelledFile
+from erda.encoders.onnx_encoder import GRAPH, TOKENIZER, OnnxEncoder, read_about
+from erda.encoders.weights import PACKAGED, adapter_folder
 from erda.errors import ModelError, SettingsError
 from erda.methods import find_method
 
@@ -59,24 +61,32 @@ def test_the_packaged_encoder_is_frozen_and_has_no_settings() -> None:
         find_method("emr").from_settings(build_encoder("open"), {})
 
 
-@pytest.mark.parametrize("file", ["background.npz", "unlabelled.npz"])
 @pytest.mark.parametrize("damage", ["missing", "of other weights"])
 def test_a_packaged_encoder_without_its_statistics_is_rejected(
-    file: str, damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without them the same store would give other answers."""
     folder = tmp_path / "open"
     folder.mkdir()
     for path in (PACKAGED / "open").iterdir():
         (folder / path.name).symlink_to(path)
-    (folder / file).unlink()
+    (folder / UNLABELLED).unlink()
     if damage != "missing":
-        arrays = dict(np.load(PACKAGED / "open" / file))
-        np.savez(folder / file, **(arrays | {"fingerprint": np.array("0" * 64)}))
+        arrays = dict(np.load(PACKAGED / "open" / UNLABELLED))
+        np.savez(folder / UNLABELLED, **(arrays | {"fingerprint": np.array("0" * 64)}))
     monkeypatch.setattr(onnx_encoder, "PACKAGED", tmp_path)
     encoder = build_encoder("open")
-    with pytest.raises(ModelError, match=rf"{file}.*Reinstall erda"):
-        encoder.background() if file == "background.npz" else encoder.unlabelled()
+    with pytest.raises(ModelError, match=rf"{UNLABELLED}.*Reinstall erda"):
+        encoder.unlabelled()
+
+
+@pytest.mark.parametrize(("name", "dim"), [("open", 768), ("open-mpnet", 1536)])
+def test_shipped_weights_have_their_statistics(name: str, dim: int) -> None:
+    folder = PACKAGED / "open" if name == "open" else adapter_folder("shipped", base="mpnet") / "open"
+    made_by = read_about(folder) if name == "open" else TrainedWeights.load(folder, base="mpnet")
+    pairs = UnlabelledFile(folder, made_by.fingerprint).read()
+    assert pairs is not None, "new weights: python tools/build_encoder.py"
+    assert pairs.centres.shape == (600, dim)
 
 
 def test_a_missing_runtime_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tiny_models import LETTERS, SENTENCES, WORDS, build_model, marked_examples, sentence
 
 from erda.encoders.layers import load_tokenizer
-from erda.encoders.packed import AS_IT_IS, MASKED, SOMETHING, WHOLE, Packer, SentenceBatches, Shown
+from erda.encoders.packed import AS_IT_IS, MASKED, SOMETHING, WHOLE, PackedSentences, SentenceBatches, Shown
 from erda.errors import ModelError
 
 
@@ -23,10 +23,9 @@ def tokenizers(tmp_path_factory):
 
 
 def packed(tokenizer, examples):
-    packer = Packer(tokenizer)
-    packer.add(examples[:2])
-    packer.add(examples[2:])
-    return packer.packed()
+    vocabulary = np.array(tokenizer.vocabulary)
+    parts = (PackedSentences.of(some, tokenizer, vocabulary) for some in (examples[:2], examples[2:]))
+    return PackedSentences.joined([*parts])
 
 
 def assembled(batches, shown, n_chunks=2):

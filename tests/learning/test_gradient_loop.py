@@ -42,26 +42,23 @@ def test_the_order_comes_from_the_generator_alone() -> None:
     assert run(list(range(9)), seed=1) != first
 
 
-def test_minimises_and_returns_the_mean_loss_of_the_last_epoch() -> None:
-    weight, values = nn.Parameter(torch.tensor([3.0])), []
+def test_the_loss_is_minimised() -> None:
+    weight = nn.Parameter(torch.tensor([3.0]))
 
     def loss(batch: list[float]) -> Tensor:
-        value = (weight - torch.tensor(batch).mean()).pow(2).sum()
-        values.append(value.item())
-        return value
+        return (weight - torch.tensor(batch).mean()).pow(2).sum()
 
-    last = descend([1.0] * 4, loss, [weight], learning_rates=[0.1], generator=generator(), epochs=50, batch_size=2)
+    descend([1.0] * 4, loss, [weight], learning_rates=[0.1], generator=generator(), epochs=50, batch_size=2)
     assert abs(weight.item() - 1.0) < 0.05
-    assert last == pytest.approx((values[-2] + values[-1]) / 2)
 
 
 def test_no_epochs_no_items_and_no_parameters_change_nothing() -> None:
     weight = nn.Parameter(torch.ones(1))
     how = {"learning_rates": [1.0], "generator": generator()}
-    assert math.isnan(descend([1], lambda _: weight.sum(), [weight], epochs=0, **how))
-    assert descend([], lambda _: weight.sum(), [weight], **how) == 0.0
+    descend([1], lambda _: weight.sum(), [weight], epochs=0, **how)
+    descend([], lambda _: weight.sum(), [weight], **how)
     assert weight.item() == 1.0
-    assert math.isnan(descend([1, 2], lambda _: pytest.fail("no parameters"), [], **how))
+    descend([1, 2], lambda _: pytest.fail("no parameters"), [], **how)
 
 
 def test_gradients_are_clipped_to_length_1() -> None:

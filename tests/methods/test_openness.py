@@ -32,7 +32,9 @@ def unlabelled() -> Unlabelled:
     sample = Pairs.joined([some_pairs(100, 0), some_pairs(100, 1, head=1, gap=12)])
     mean = sample.vectors.mean(axis=0)
     variances, axes = np.linalg.eigh(np.cov(sample.vectors.T, bias=True))
-    return Unlabelled(mean, axes, variances, sample.vectors, sample.types, sample.starts, TYPES, np.eye(4))
+    return Unlabelled(
+        mean, axes, variances, sample.vectors, sample.types, sample.starts, TYPES, np.eye(4), sample.vectors[::2]
+    )
 
 
 @pytest.fixture
@@ -212,7 +214,12 @@ def test_statistics_are_read_for_their_own_weights_only(unlabelled: Unlabelled, 
     assert found is not None
     assert found.vectors == pytest.approx(unlabelled.vectors, abs=0.01)
     assert np.array_equal(found.types, unlabelled.types)
+    assert found.centres == pytest.approx(unlabelled.centres, abs=0.001)
     assert UnlabelledFile(tmp_path, "other").read() is None
-    path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(ModelError, match="Reinstall"):
-        UnlabelledFile(tmp_path, "mine").read()
+    arrays = {name: array for name, array in np.load(path).items() if name != "centres"}
+    cut = path.read_bytes()[:1000]
+    np.savez(path, **arrays)
+    for expected in ("has no valid statistics", "is damaged"):
+        with pytest.raises(ModelError, match=rf"{expected}.*Reinstall"):
+            UnlabelledFile(tmp_path, "mine").read()
+        path.write_bytes(cut)

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_runs import fewrel_record, grouped
+from toy_runs import fewrel_record
 
 from documents import rerun_command, results_page
-from erda.benchmark.experiments import Line
+from erda.benchmark.experiments import Line, group_records
 from erda.benchmark.measures import ALL_SEEN, CANDIDATES
 from erda.benchmark.records import Record, read_records, write_record
 from erda.benchmark.report.report_files import experiment_sections
@@ -47,7 +47,7 @@ def fewrel(template: Record, method: str = "erda", seed: int = 100, last: float 
 
 
 def line_of(*records: Record) -> Line:
-    (experiment,) = grouped(records)
+    (experiment,) = group_records(records)
     (line,) = experiment.lines
     return line
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_runs import grouped
 
+from erda.benchmark.experiments import group_records
 from erda.benchmark.records import Record
 from erda.benchmark.report.report_files import experiment_section
 from leaderboard.leaderboard import to_page_html, to_page_markdown
@@ -29,7 +29,7 @@ def as_fewrel(template: Record, method: str, encoder: str = "minilm", **settings
 
 
 def rows_of(*records: Record) -> dict[str, LeaderboardRow]:
-    return {row.method: row for row in record_rows(map(experiment_section, grouped(records)))}
+    return {row.method: row for row in record_rows(map(experiment_section, group_records(records)))}
 
 
 def test_a_row_says_what_a_method_needs(template: Record) -> None:
@@ -71,7 +71,7 @@ def test_assumptions_and_further_texts_are_named(template: Record) -> None:
 
 def test_records_of_validation_data_and_ablations_are_left_out(template: Record) -> None:
     assert not rows_of(replace(as_fewrel(template, "cpl"), evaluate_on="validation"))
-    section = experiment_section(grouped([as_fewrel(template, "posterior")])[0])
+    section = experiment_section(group_records([as_fewrel(template, "posterior")])[0])
     (line,) = section.experiment.lines
     ablation = replace(section, experiment=replace(section.experiment, lines=(replace(line, label="w.o. names"),)))
     assert record_rows([ablation]) == []
@@ -79,7 +79,7 @@ def test_records_of_validation_data_and_ablations_are_left_out(template: Record)
 
 def test_both_pages_show_every_row_best_first_escape_names_and_offer_every_filter(template: Record) -> None:
     hostile = replace(as_fewrel(template, "<b>mine|x"), dataset="<script>x</script>\n\n# forged")
-    own = record_rows(map(experiment_section, grouped([as_fewrel(template, "erda"), hostile])))
+    own = record_rows(map(experiment_section, group_records([as_fewrel(template, "erda"), hostile])))
     rows = ranked([*own, *published_rows()])
     markdown, html = to_page_markdown(rows), to_page_html(rows)
     body = [line for line in markdown.splitlines() if line.startswith("|")]
@@ -99,7 +99,7 @@ def test_both_pages_show_every_row_best_first_escape_names_and_offer_every_filte
 
 @pytest.mark.browser
 def test_filters_hide_rows_and_the_address_keeps_the_choice(tmp_path: Path, template: Record, browser: Any) -> None:
-    own = record_rows(map(experiment_section, grouped([as_fewrel(template, "posterior")])))
+    own = record_rows(map(experiment_section, group_records([as_fewrel(template, "posterior")])))
     rows = ranked([*own, *published_rows()])
     page_file = tmp_path / "leaderboard.html"
     page_file.write_text(to_page_html(rows))

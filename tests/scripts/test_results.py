@@ -21,9 +21,9 @@ def test_added_records_are_compact_and_audited(tmp_path: Path) -> None:
     results = tmp_path / "results"
     record = toy_record(tmp_path / "runs")
     assert add_records(tmp_path / "runs", results, "mine") == 1
-    (found,) = read_records(results / "mine.jsonl").found
-    assert found.folder == results / "mine/toy/1"
-    assert replace(found.record, notes={}) == replace(record, notes={})
+    found = read_records(results / "mine.jsonl")
+    assert found.folders == (results / "mine/toy/1",)
+    assert replace(found.records[0], notes={}) == replace(record, notes={})
     toy_record(tmp_path / "other", evaluate_on="validation")
     with pytest.raises(ErdaError, match="validation"):
         add_records(tmp_path / "other", results, "other")
@@ -51,7 +51,7 @@ def test_runs_of_the_paper_get_a_file_for_each_setting(tmp_path: Path) -> None:
         "fewrel-5-shot.jsonl",
     ]
     found = read_results(tmp_path / "results")["paper"]
-    assert [one.folder.relative_to(found.directory).as_posix() for one in found.found if one.folder] == [
+    assert [folder.relative_to(found.directory).as_posix() for folder in found.folders] == [
         "fewrel-2-shot/plain/toy/1",
         "fewrel-5-shot/plain/toy/1",
     ]

@@ -16,7 +16,7 @@ from erda.settings.load import given_values
 def test_tsne_draws_every_point_before_and_after(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = small_table("tsne", WITHOUT_AUGMENTATION, settings={"n_tasks": 2}, seeds=(100,))
     run_paper([table], out=tmp_path, changes=given_values(TINY), show=False)
-    (experiment,) = group_records(read_records(tmp_path).found)
+    (experiment,) = group_records(read_records(tmp_path).records)
     before, after = paint(tsne.tsne_figure(experiment).panels).axes
     assert [sum(len(group.get_offsets()) for group in axes.collections) for axes in (before, after)] == [6, 12]
     assert [len(axes.collections) for axes in (before, after)] == [2, 4]

@@ -11,16 +11,18 @@ import numpy as np
 import pytest
 from tiny_models import SENTENCES, encoder_of, sentence
 
+from erda.app.export import _packed
 from erda.corpus.similarity import SimilarityModel
 from erda.encoders import TransformerSettings, build_encoder
 from erda.encoders.adapter import TrainedWeights
-from erda.encoders.contract import BackgroundFile, Encoder, UnlabelledFile, save_background, save_unlabelled
+from erda.encoders.contract import Encoder, UnlabelledFile, save_unlabelled
 from erda.encoders.frozen import FrozenCache
 from erda.encoders.onnx_encoder import OnnxEncoder, read_about
 from erda.encoders.tokens import shared_runs
 from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import PACKAGED, ModelFolder, origin
 from erda.errors import ModelError, SettingsError
+from erda.methods.posterior import Posterior
 from erda_mpnet import onnx_build
 
 LONG = sentence("berlin " + "the river in a city " * 30 + "paris", (0, 1), (151, 152))
@@ -133,11 +135,9 @@ def test_a_built_encoder_averages_layers_and_has_statistics(
     with pytest.raises(ModelError, match="no statistics of encoder 'open-mpnet'; reinstall erda-mpnet"):
         onnx_build.get_packaged("open-mpnet", say=said.append)
     shipped, made_with = PACKAGED / "open", read_about(PACKAGED / "open").fingerprint
-    source, background = UnlabelledFile(shipped, made_with).read(), BackgroundFile(shipped, made_with).read()
+    source = UnlabelledFile(shipped, made_with).read()
     assert source is not None
-    assert background is not None
     save_unlabelled(own, source, pooled.fingerprint)
-    save_background(own, background, pooled.fingerprint)
     earlier = onnx_build.pack_weights(fresh)
     earlier.write(built)  # one layer
     for n_built in (1, 1):
@@ -147,7 +147,15 @@ def test_a_built_encoder_averages_layers_and_has_statistics(
     assert about.fingerprint == onnx_build.pack_weights(pooled).about.fingerprint != earlier.about.fingerprint
     copied = UnlabelledFile(built, about.fingerprint).read()
     assert copied is not None
+    assert np.array_equal(source.centres, copied.centres)
     assert np.array_equal(source.vectors, copied.vectors)
+
+
+def test_an_export_averages_as_many_layers_as_its_encoder(bert: ModelFolder, tmp_path: Path) -> None:
+    layers = TransformerEncoder(bert, TransformerSettings()).layers
+    TrainedWeights.fresh(layers, base=origin(bert), max_pieces=128, rank=1).save(tmp_path)
+    encoder = build_encoder(str(bert.path), adapter=str(tmp_path), trained_layers=0, pooled_layers=2)
+    assert _packed(Posterior(encoder), "onnx").about.pooled_layers == 2
 
 
 def test_engines_name_the_package_that_builds_them(bert: ModelFolder, monkeypatch: pytest.MonkeyPatch) -> None:

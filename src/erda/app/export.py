@@ -97,13 +97,12 @@ def _packed(method: Method, engine: str | None) -> PackedEncoder:
         remedy = f"use {encoder.engine}" if isinstance(encoder, OnnxEncoder) else "only transformers can be exported"
         raise ModelError(f"Encoder '{spec.name}' cannot be exported with engine {engine}; {remedy}.")
     require("torch", "transformers", "onnx")
-    from erda.encoders.adapter import TrainedWeights
-    from erda.encoders.weights import find_model, graph_builder, origin
+    from erda.encoders.adapter import adapter_of
+    from erda.encoders.weights import find_model, graph_builder
 
     settings = checked_settings(TransformerSettings, {**spec.settings, "engine": engine})
     folder = find_model(spec.name)
-    weights = TrainedWeights.load(settings.adapter, base=origin(folder).name) if settings.adapter else None
-    packed: PackedEncoder = graph_builder().pack_encoder(folder, settings, weights=weights)
+    packed: PackedEncoder = graph_builder().pack_encoder(folder, settings, weights=adapter_of(folder, settings))
     return packed
 
 

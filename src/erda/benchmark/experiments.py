@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from erda.benchmark.measures import PROTOCOLS
-from erda.benchmark.records import FoundRecord, Record
+from erda.benchmark.records import Record
 from erda.benchmark.statistics import Summary, relation_interval
 from erda.data.dataset import CATALOGUE
 from erda.errors import SettingsError
@@ -91,17 +91,12 @@ class Line:
     """One method with one choice of settings; `label` is unique in its experiment."""
 
     label: str
-    found: tuple[FoundRecord, ...]  # by seed
-
-    @property
-    def records(self) -> tuple[Record, ...]:
-        """Records, by seed."""
-        return tuple(one.record for one in self.found)
+    records: tuple[Record, ...]  # by seed
 
     @property
     def first(self) -> Record:
         """Record of the first seed; all records share their settings."""
-        return self.found[0].record
+        return self.records[0]
 
     @property
     def method(self) -> str:
@@ -169,20 +164,20 @@ class Experiment:
         return tuple(name for name in PROTOCOLS if all(record.accuracy[name] for record in self.records))
 
 
-def group_records(found: Iterable[FoundRecord]) -> tuple[Experiment, ...]:
+def group_records(records: Iterable[Record]) -> tuple[Experiment, ...]:
     """Group records into experiments, in order of first appearance."""
-    groups: dict[str, list[FoundRecord]] = {}
-    for one in found:
-        groups.setdefault(_key(shape_of(one.record)), []).append(one)
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(_key(shape_of(record)), []).append(record)
     return tuple(_experiment(group) for group in groups.values())
 
 
-def _experiment(group: Sequence[FoundRecord]) -> Experiment:
+def _experiment(group: Sequence[Record]) -> Experiment:
     """Make one line per choice of settings; its label names the settings that differ from the method's other lines."""
-    variants: dict[str, list[FoundRecord]] = {}
-    for one in group:
-        variants.setdefault(_key(choice_of(one.record)), []).append(one)
-    choices = [choice_of(own[0].record) for own in variants.values()]
+    variants: dict[str, list[Record]] = {}
+    for record in group:
+        variants.setdefault(_key(choice_of(record)), []).append(record)
+    choices = [choice_of(own[0]) for own in variants.values()]
     lines, notes = [], []
     for choice, own in zip(choices, variants.values(), strict=True):
         others = [other for other in choices if other["method"] == choice["method"] and other != choice]
@@ -212,25 +207,25 @@ def slug_of(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
-def make_line(label: str, found: Iterable[FoundRecord]) -> tuple[Line, list[str]]:
+def make_line(label: str, records: Iterable[Record]) -> tuple[Line, list[str]]:
     """Make a line of records, sorted by seed; count a repeated seed once and add a note."""
     notes = []
-    by_seed: dict[int, FoundRecord] = {}
-    for one in found:
-        if one.record.seed in by_seed:
-            notes.append(f"{one.record.title} was found twice with the same settings; the first one counts.")
-        by_seed.setdefault(one.record.seed, one)
+    by_seed: dict[int, Record] = {}
+    for record in records:
+        if record.seed in by_seed:
+            notes.append(f"{record.title} was found twice with the same settings; the first one counts.")
+        by_seed.setdefault(record.seed, record)
     return Line(label, tuple(by_seed[seed] for seed in sorted(by_seed))), notes
 
 
-def make_lines(rows: Mapping[str, Sequence[FoundRecord]]) -> tuple[list[Line], list[str]]:
+def make_lines(rows: Mapping[str, Sequence[Record]]) -> tuple[list[Line], list[str]]:
     """Make a line per label from the records with the most common settings; a note counts the others."""
-    shape = _most_common(shape_of(one.record) for found in rows.values() for one in found)
+    shape = _most_common(shape_of(record) for found in rows.values() for record in found)
     lines, notes = [], []
     for label, found in rows.items():
-        fits = [one for one in found if shape_of(one.record) == shape]
-        choice = _most_common(choice_of(one.record) for one in fits)
-        fits = [one for one in fits if choice_of(one.record) == choice]
+        fits = [record for record in found if shape_of(record) == shape]
+        choice = _most_common(map(choice_of, fits))
+        fits = [record for record in fits if choice_of(record) == choice]
         if fits:
             line, said = make_line(label, fits)
             lines.append(line)
@@ -253,12 +248,11 @@ def _key(value: Mapping[str, Any]) -> str:
 
 def _stream_notes(lines: Sequence[Line]) -> list[str]:
     """A note on lines of a table with other seeds than the others."""
-    notes = []
     seeds = {line.label: [record.seed for record in line.records] for line in lines}
-    if len({tuple(one) for one in seeds.values()}) > 1:
-        listed = "; ".join(f"{label}: {', '.join(map(str, one))}" for label, one in seeds.items())
-        notes.append(f"Not the same seeds in every line, so means are not paired ({listed}).")
-    return notes
+    if len({tuple(one) for one in seeds.values()}) < 2:
+        return []
+    listed = "; ".join(f"{label}: {', '.join(map(str, one))}" for label, one in seeds.items())
+    return [f"Not the same seeds in every line, so means are not paired ({listed})."]
 
 
 # -- titles ------------------------------------------------------------------------------------------------------------

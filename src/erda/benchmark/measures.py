@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from erda.errors import DataError
+from erda.errors import DataError, StreamError
 from erda.types import Predictions, TestSet
 
 ALL_SEEN = "all-seen"
@@ -74,7 +74,7 @@ def mark(predictions: Predictions, answers: TestAnswers) -> Marks:
     scores = predictions.scores
     n_examples, n_relations = scores.shape
     if n_examples != len(answers.gold):
-        raise DataError(f"{n_examples} predictions cannot be marked against {len(answers.gold)} answers.")
+        raise StreamError(f"The method predicted {n_examples} of {len(answers.gold)} examples.")
     column_of = {name: column for column, name in enumerate(predictions.relations)}
     columns = np.array([column_of.get(name, -1) for name in answers.names], dtype=np.int64)
     gold = columns[answers.gold]
@@ -104,31 +104,6 @@ def mark(predictions: Predictions, answers: TestAnswers) -> Marks:
         rival = np.column_stack([rivals, gold])[np.arange(n_examples), strongest]
         winner[CANDIDATES] = np.where(fallback, winner[ALL_SEEN], np.where(right[CANDIDATES], gold, rival))
     return Marks(right, guess, fallback, winner)
-
-
-@dataclass(frozen=True, slots=True)
-class Measures:
-    """Measures after one task on the tests of all tasks so far; fractions, keyed by protocol."""
-
-    accuracy: dict[str, float]  # micro: right predictions over all examples
-    macro: dict[str, float]  # mean of the accuracies on each task
-    chance: dict[str, float]  # expected accuracy of guessing among gold and rivals
-    row: dict[str, tuple[float, ...]]  # accuracy on each task
-    n_test: tuple[int, ...]
-    n_fallback: int
-
-
-def measure(marks: Marks, ends: Sequence[int]) -> Measures:
-    """Compute the measures after a task; `ends[j]` is the end of the tests of task j among the marks."""
-    row = {name: tuple(float(one.mean()) for one in np.split(right, ends[:-1])) for name, right in marks.right.items()}
-    return Measures(
-        accuracy={name: float(right.mean()) for name, right in marks.right.items()},
-        macro={name: float(np.mean(accuracies)) for name, accuracies in row.items()},
-        chance={name: float(guess.mean()) for name, guess in marks.guess.items()},
-        row=row,
-        n_test=tuple(np.diff([0, *ends]).tolist()),
-        n_fallback=int(marks.fallback.sum()),
-    )
 
 
 def forgetting(matrix: Sequence[Sequence[float]]) -> float | None:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from erda.benchmark.measures import ALL_SEEN, CANDIDATES, PROTOCOLS, Marks, Measures, forgetting
+from erda.benchmark.measures import ALL_SEEN, CANDIDATES, PROTOCOLS, Marks, forgetting
 from erda.errors import RecordError
 from erda.fields import Fraction, Similarity, Weight
 from erda.files import decode_sealed, read_bytes, sealed, write_json
@@ -83,25 +83,25 @@ class Record(Run):
         return None if values is None else values[k]
 
 
-def measured(measures: Sequence[Measures]) -> dict[str, Any]:
-    """Measured fields of a record, from the measures after each task."""
+def measured(marks: Sequence[Marks], n_test: Sequence[int]) -> dict[str, Any]:
+    """Measured fields of a record. `marks[k]` marks the tests of tasks 0..k, `n_test[j]` of them of task j.
 
-    def per_task(name: str) -> dict[str, Any]:
-        return {
-            protocol: [getattr(one, name)[protocol] for one in measures] if protocol in measures[-1].accuracy else None
-            for protocol in PROTOCOLS
-        }
-
-    matrix = {key: rows and [list(row) for row in rows] for key, rows in per_task("row").items()}
-    return {
-        "accuracy": per_task("accuracy"),
-        "macro": per_task("macro"),
-        "chance": per_task("chance"),
-        "matrix": matrix,
-        "forgetting": {key: forgetting(rows) if rows else None for key, rows in matrix.items()},
-        "n_test": list(measures[-1].n_test),
-        "n_fallback": [one.n_fallback for one in measures],
-    }
+    `accuracy` counts right predictions over all examples, `macro` is the mean of the accuracies on each task, `chance`
+    the expected accuracy of guessing among gold and rivals.
+    """
+    by_protocol = ("accuracy", "macro", "chance", "matrix", "forgetting")
+    ends = np.cumsum(n_test)
+    found: dict[str, Any] = {name: dict.fromkeys(PROTOCOLS) for name in by_protocol}
+    for protocol in marks[-1].right:
+        right = [one.right[protocol] for one in marks]
+        matrix = [[float(part.mean()) for part in np.split(one, ends[:k])] for k, one in enumerate(right)]
+        found["accuracy"][protocol] = [float(one.mean()) for one in right]
+        found["macro"][protocol] = [float(np.mean(row)) for row in matrix]
+        found["chance"][protocol] = [float(one.guess[protocol].mean()) for one in marks]
+        found["matrix"][protocol] = matrix
+        found["forgetting"][protocol] = forgetting(matrix)
+    n_fallback = [int(one.fallback.sum()) for one in marks]
+    return {**found, "n_test": list(n_test), "n_fallback": n_fallback}
 
 
 def relation_counts(gold: Sequence[str], marks: Sequence[Marks], order: Sequence[Sequence[str]]) -> dict[str, Any]:
@@ -185,25 +185,13 @@ def _decode_record(content: bytes, source: str) -> Record:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundRecord:
-    """A record and the folder it was read from; None for a record that is not on disk."""
-
-    record: Record
-    folder: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Records:
-    """All records under a folder, and faults of unreadable ones."""
+    """All records under a folder, the folder that each was read from, and faults of unreadable ones."""
 
     directory: Path
-    found: tuple[FoundRecord, ...]
+    records: tuple[Record, ...]
+    folders: tuple[Path, ...]
     faults: tuple[str, ...]
-
-    @property
-    def records(self) -> tuple[Record, ...]:
-        """Records without their folders."""
-        return tuple(one.record for one in self.found)
 
 
 def read_records(path: Path) -> Records:
@@ -214,29 +202,27 @@ def read_records(path: Path) -> Records:
     if not path.exists():
         raise RecordError(f"{path}: there is no such folder. Give the --out folder of `erda run`.")
     directory = path if path.is_dir() else path.with_suffix("")
-    found, faults = [], []
-    for source, content, folder in _record_files(path) if path.is_dir() else _record_lines(path):
+    records, folders, faults = [], [], []
+    for source, read, folder in _sources(path):
         try:
-            record = _decode_record(line := content(), source)
-            found.append(FoundRecord(record, folder / json.loads(line).get("place", "")))
+            content = read()
+            records.append(_decode_record(content, source))
+            folders.append(folder / json.loads(content).get("place", ""))
         except RecordError as error:
             faults.append(str(error))
     lone = [one.parent for one in sorted(path.rglob(MANIFEST)) if not (one.parent / RECORD).is_file()]
     faults += [f"{folder}: has no {RECORD}; repeat the `erda run` that wrote it." for folder in lone]
-    if not found:
+    if not records:
         hint = "\n" + "\n".join(faults) if faults else " An unfinished run has none; repeat its command."
         raise RecordError(f"{path}: contains no readable {RECORD}.{hint}")
-    return Records(directory, tuple(found), tuple(faults))
+    return Records(directory, tuple(records), tuple(folders), tuple(faults))
 
 
-Source = tuple[str, Callable[[], bytes], Path]  # its name in messages, its content, the folder that `place` is below
-
-
-def _record_files(directory: Path) -> Iterator[Source]:
-    for path in sorted(directory.rglob(RECORD)):
-        yield str(path), partial(read_bytes, path, error=RecordError), path.parent
-
-
-def _record_lines(file: Path) -> Iterator[Source]:
-    for number, line in enumerate(read_bytes(file, error=RecordError).splitlines(), start=1):
-        yield f"{file}:{number}", partial(bytes, line), file.with_suffix("")
+def _sources(path: Path) -> Iterator[tuple[str, Callable[[], bytes], Path]]:
+    """Yield for each record its name in messages, a function that reads it, and the folder that `place` is below."""
+    if path.is_dir():
+        for file in sorted(path.rglob(RECORD)):
+            yield str(file), partial(read_bytes, file, error=RecordError), file.parent
+        return
+    for number, line in enumerate(read_bytes(path, error=RecordError).splitlines(), start=1):
+        yield f"{path}:{number}", partial(bytes, line), path.with_suffix("")

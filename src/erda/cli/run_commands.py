@@ -40,14 +40,13 @@ def add_parser(commands: Commands[argparse.ArgumentParser]) -> None:
 def run_methods(options: argparse.Namespace) -> None:
     """Run, and print the result tables."""
     from erda.benchmark.experiments import group_records
-    from erda.benchmark.records import FoundRecord
     from erda.benchmark.report.result_tables import accuracy_table, final_table
     from erda.benchmark.run.planned_runs import run_experiment
 
     settings = load_settings(options)
     options.kept = f"Finished runs are kept in {options.out}; the same command continues with the others."
     finished = run_experiment(settings, out=options.out, n_processes=options.jobs, keep_methods=options.keep_methods)
-    for experiment in group_records(map(FoundRecord, finished.records)):
+    for experiment in group_records(finished.records):
         tables = [accuracy_table(experiment, protocol) for protocol in experiment.protocols]
         print_tables([*tables, final_table(experiment)])
     notes = [note for record in finished.records for note in record.manifest.get("notes", ())]

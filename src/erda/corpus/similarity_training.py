@@ -7,7 +7,7 @@ or step determine everything random, so a resumed training equals an uninterrupt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -220,7 +220,6 @@ def train(
     among: np.ndarray | None = None,
     limit: int | None = None,
     machine: Machine | None = None,
-    after_step: Callable[[int], None] = lambda step: None,
 ) -> TrainingOutcome:
     """Train a similarity model over the pretrained model in `folder` and save it in `out`.
 
@@ -251,7 +250,7 @@ def train(
                     "Finish it with the same command as before, or delete this folder."
                 )
             write_json(note, run)
-            losses = _learn(learner, batches, checkpoints / _FILE, after_step)
+            losses = _learn(learner, batches, checkpoints / _FILE)
             weights = learner.outcome()
             if not all(bool(one.isfinite().all()) for one in weights.tensors.values()):
                 raise DataError(f"training diverged (weights are not finite); {_LOWER}")
@@ -261,9 +260,7 @@ def train(
     return TrainingOutcome(weights, tuple(losses), batches.n_steps, batches.n_pairs)
 
 
-def _learn(
-    learner: Learner, batches: Batches, checkpoint: Path, after_step: Callable[[int], None]
-) -> list[tuple[int, float]]:
+def _learn(learner: Learner, batches: Batches, checkpoint: Path) -> list[tuple[int, float]]:
     """Run the steps after the checkpoint, if there is one; return all losses."""
     from tqdm import tqdm
 
@@ -290,7 +287,6 @@ def _learn(
         if done % save_steps == 0 and done < n_steps:
             progress = {"step": np.array(done), "losses": np.array(losses, np.float64).reshape(-1, 2)}
             write_arrays(checkpoint, progress | learner.state(), compress=False)
-        after_step(done)
     return losses
 
 

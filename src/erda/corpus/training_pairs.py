@@ -23,7 +23,7 @@ import numpy as np
 
 from erda.corpus.exclude import Excluded
 from erda.data.formats.jsonl_examples import example_from_line
-from erda.encoders.packed import PackedSentences, Packer
+from erda.encoders.packed import PackedSentences
 from erda.encoders.tokens import MarkedTokenizer
 from erda.errors import DataError, one_line
 from erda.files import decode_json, read_arrays, sha256_of, write_arrays
@@ -89,7 +89,7 @@ class PairRows:
         relation = np.where(other.relation >= 0, other.relation + len(self.relations), other.relation)
         made_of = Provenance(self.made_of.sources | other.made_of.sources, self.made_of.excluded, self.made_of.left_out)
         return PairRows(
-            self.sentences.joined(other.sentences),
+            PackedSentences.joined([self.sentences, other.sentences]),
             np.concatenate([self.head, other.head + n_entities]),
             np.concatenate([self.tail, other.tail + n_entities]),
             np.concatenate([self.place, other.place]),
@@ -152,15 +152,16 @@ def read_pair_rows(paths: Sequence[Path], tokenizer: MarkedTokenizer, *, exclude
     if packed:
         return reduce(PairRows.joined, map(PairRows.load, packed))
     sentences = chain.from_iterable(_corpus_rows(path) if path.is_dir() else tagged_rows(path) for path in paths)
-    packer, codes, left_out = Packer(tokenizer), list[tuple[str, str]](), Counter[str]()
-    labels = list[str | None]()
+    vocabulary = np.array(tokenizer.vocabulary)
+    parts, codes = [PackedSentences.of([], tokenizer, vocabulary)], list[tuple[str, str]]()
+    labels, left_out = list[str | None](), Counter[str]()
     while batch := list(islice(sentences, BATCH)):
         if excluded is not None:
             texts = [" ".join(example.tokens) for example in batch]
             rejected = excluded.rejected({text: sentence_key(text) for text in texts})
             left_out.update(rejected[text] for text in texts if text in rejected)
             batch = [example for example, text in zip(batch, texts, strict=True) if text not in rejected]
-        packer.add(batch)
+        parts.append(PackedSentences.of(batch, tokenizer, vocabulary))
         labels += [example.relation for example in batch]
         pairs = ((example.head, example.tail) for example in batch)
         codes += [(entity_code(head.name, head.id), entity_code(tail.name, tail.id)) for head, tail in pairs]
@@ -174,7 +175,7 @@ def read_pair_rows(paths: Sequence[Path], tokenizer: MarkedTokenizer, *, exclude
     relations = tuple(sorted({label for label in labels if label} - {NO_RELATION}))
     known = {label: number for number, label in enumerate(relations)} | {NO_RELATION: UNRELATED, None: UNLABELLED}
     relation = np.array([known[label] for label in labels], np.int32)
-    return PairRows(packer.packed(), head, tail, place, relation, relations, made_of)
+    return PairRows(PackedSentences.joined(parts), head, tail, place, relation, relations, made_of)
 
 
 def tagged_rows(path: Path) -> Iterator[Example]:

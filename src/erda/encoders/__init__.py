@@ -7,7 +7,7 @@ rejected with a message, not by the memory allocator.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -161,23 +161,20 @@ def build_encoder(
 
         return open_packaged(name, cache=cache)
     assert isinstance(checked, TransformerSettings)
-    from erda.encoders.adapter import TrainedWeights
-    from erda.encoders.contract import BackgroundFile
+    from erda.encoders.adapter import adapter_of
+    from erda.encoders.contract import UnlabelledFile
     from erda.encoders.transformer import TransformerEncoder
-    from erda.encoders.weights import adapter_folder, find_model, graph_builder, origin
+    from erda.encoders.weights import adapter_folder, find_model, graph_builder
 
     folder = find_model(name)
-    base = origin(folder).name
-    weights = TrainedWeights.load(checked.adapter, base=base) if checked.adapter else None
-    if weights is not None and weights.mode != checked.mode:
-        raise SettingsError(f"mode: the adapter was trained in mode '{weights.mode}', not '{checked.mode}'.")
-    if weights is not None and checked.pooled_layers:
-        weights = replace(weights, pooled_layers=checked.pooled_layers)
+    weights = adapter_of(folder, checked)
     encoder: Encoder
     if checked.engine == "torch":
         encoder = TransformerEncoder(folder, checked, weights=weights, seed=seed, cache=cache).to(device)
     else:
         encoder = graph_builder().open_onnx(folder, checked, weights=weights, device=device, cache=cache)
     if weights is not None:
-        encoder.background_file = BackgroundFile(adapter_folder(checked.adapter, base=base), weights.fingerprint)
+        encoder.unlabelled_file = UnlabelledFile(
+            adapter_folder(checked.adapter, base=weights.base.name), weights.fingerprint
+        )
     return encoder

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from erda.encoders import Mode, PooledLayers
+from erda.encoders import Mode, PooledLayers, TransformerSettings
 from erda.encoders.layers import LayeredModel
 from erda.encoders.weights import (
     DEFAULT_BASE,
@@ -27,7 +27,7 @@ from erda.encoders.weights import (
     origin,
     write_tensors,
 )
-from erda.errors import ModelError
+from erda.errors import ModelError, SettingsError
 from erda.fields import Count
 from erda.files import inside, read_json, sha256_of, verify_sha256, write_json
 
@@ -35,6 +35,7 @@ SETTINGS_FILE = "similarity.json"
 VERSION = 1
 KINDS = ("adapter", "full")
 MARKS = "marks"
+SHARED = ("base", "max_pieces", "pooled_layers", "mode", "trained_on")  # fields of weights and of their settings
 AGAIN = "Train or copy the model again."
 
 
@@ -183,17 +184,8 @@ class TrainedWeights:
         path = folder / f"{self.kind}.safetensors"
         metadata = {"format": "pt", "kind": self.kind, "scale": repr(self.scale), "base": self.base.fingerprint}
         write_tensors(path, {name: tensor.contiguous().cpu() for name, tensor in self.tensors.items()}, metadata)
-        stored = StoredWeights(path.name, sha256_of(path))
-        settings = TrainedSettings(
-            VERSION,
-            self.base,
-            stored,
-            self.max_pieces,
-            self.fingerprint,
-            self.pooled_layers,
-            self.mode,
-            self.trained_on,
-        )
+        stored, shared = StoredWeights(path.name, sha256_of(path)), {name: getattr(self, name) for name in SHARED}
+        settings = TrainedSettings(version=VERSION, weights=stored, fingerprint=self.fingerprint, **shared)
         write_json(folder / SETTINGS_FILE, settings)
 
     @classmethod
@@ -217,19 +209,21 @@ class TrainedWeights:
             scale = float(about.get("scale", ""))
         except ValueError:
             raise ModelError(f"{file}: scale is not a number. {AGAIN}") from None
-        found = cls(
-            about.get("kind", ""),
-            tensors,
-            saved.base,
-            saved.max_pieces,
-            scale,
-            saved.pooled_layers,
-            saved.mode,
-            saved.trained_on,
-        )
+        shared = {name: getattr(saved, name) for name in SHARED}
+        found = cls(kind=about.get("kind", ""), tensors=tensors, scale=scale, **shared)
         if found.fingerprint != saved.fingerprint or about.get("base") != saved.base.fingerprint:
             raise ModelError(f"{path}: does not belong to {file.name}. {AGAIN}")
         return found
+
+
+def adapter_of(folder: ModelFolder, settings: TransformerSettings) -> TrainedWeights | None:
+    """Load the adapter that the settings of an encoder name, to read as many layers as they say."""
+    if not settings.adapter:
+        return None
+    found = TrainedWeights.load(settings.adapter, base=origin(folder).name)
+    if found.mode != settings.mode:
+        raise SettingsError(f"mode: the adapter was trained in mode '{found.mode}', not '{settings.mode}'.")
+    return replace(found, pooled_layers=settings.pooled_layers or found.pooled_layers)
 
 
 def fingerprint_of(

@@ -2,22 +2,23 @@
 
 The contract speaks NumPy. Encoders that can be trained add PyTorch tensors behind it (`erda.encoders.trainable`).
 
-Two files beside the weights describe vectors of text that was never taught; each is valid only for those weights. The
-background (`tools/build_unlabelled.py --background`) holds cluster centres of arbitrary sentences, which represent
-unknown relations. The statistics of unlabelled entity pairs (`tools/build_unlabelled.py`) hold moments of their
-vectors, and a sample with types and positions; with the vectors of general relation names, they represent everything
-that was never taught (`erda.methods.openness`).
+A file beside the weights (`tools/build_unlabelled.py`), valid only for those weights, describes vectors of entity pairs
+that were never taught. Their cluster centres, the background, represent unknown relations (`erda.methods.expected`).
+Their moments, and a sample with types and positions, represent everything that was never taught
+(`erda.methods.openness`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -25,48 +26,47 @@ from erda.errors import ModelError
 from erda.files import file_state, read_arrays, write_arrays
 from erda.types import EncoderSpec, Example
 
-BACKGROUND, UNLABELLED = "background.npz", "unlabelled.npz"
+UNLABELLED = "unlabelled.npz"
 STEPS = 127  # of an 8-bit number
-MOMENTS = ("mean", "axes", "variances", "smoothing")
-NAMES = (*MOMENTS, "vectors", "scales", "types", "starts", "type_names", "fingerprint")
+T = TypeVar("T")
+KINDS = {  # of the arrays in the file that are written as they are
+    **dict.fromkeys(("mean", "variances", "smoothing"), np.float32),
+    **dict.fromkeys(("axes", "centres"), np.float16),
+    "types": np.uint8,
+    "starts": np.uint16,
+}
+OTHERS = ("vectors", "scales", "type_names", "fingerprint")
+REBUILD = "Reinstall erda, or rebuild it: python tools/build_unlabelled.py."
 
 _watcher: ContextVar[Callable[[], None] | None] = ContextVar("watcher", default=None)
-
-
-@contextmanager
-def watched(each: Callable[[int], None]) -> Iterator[None]:
-    """Call `each` with the number of sentences embedded so far in this thread; what it raises ends the embedding."""
-    n_done = 0
-
-    def count() -> None:
-        nonlocal n_done
-        n_done += 1
-        each(n_done)
-
-    before = _watcher.set(count)
-    try:
-        yield
-    finally:
-        _watcher.reset(before)
-
-
-def embedded_one() -> None:
-    """Report an embedded sentence to `watched`; slow encoders call it."""
-    if count := _watcher.get():
-        count()
-
-
 _shares: ContextVar[bool] = ContextVar("shares", default=False)
 
 
 @contextmanager
-def sharing() -> Iterator[None]:
-    """Embed on one core in this thread, so that other threads can use the other cores."""
-    before = _shares.set(True)
+def _within(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Set a variable of this thread for the duration of the context."""
+    before = variable.set(value)
     try:
         yield
     finally:
-        _shares.reset(before)
+        variable.reset(before)
+
+
+def watched(each: Callable[[int], None]) -> AbstractContextManager[None]:
+    """Call `each` with the number of sentences embedded so far in this thread; what it raises ends the embedding."""
+    numbers = count(1)
+    return _within(_watcher, lambda: each(next(numbers)))
+
+
+def embedded_one() -> None:
+    """Report an embedded sentence to `watched`; slow encoders call it."""
+    if watcher := _watcher.get():
+        watcher()
+
+
+def sharing() -> AbstractContextManager[None]:
+    """Embed on one core in this thread, so that other threads can use the other cores."""
+    return _within(_shares, True)
 
 
 def shares() -> bool:
@@ -82,7 +82,6 @@ class Encoder(ABC):
     pooled_layers: int = 1  # last layers whose states are averaged
     trained_on: tuple[str, ...] = ()  # Wikidata ids of the relations that its training read labels of
     n_threads: int | None = None  # PyTorch threads during training and embedding; None keeps the current number
-    background_file: BackgroundFile | None = None
     unlabelled_file: UnlabelledFile | None = None
 
     @abstractmethod
@@ -91,10 +90,6 @@ class Encoder(ABC):
 
         `blanked` replaces the names of both entities with the mask token, if the encoder has one.
         """
-
-    def background(self) -> np.ndarray | None:
-        """Cluster centres of arbitrary sentences, [n, dim]; None if no background was made with these weights."""
-        return self.background_file.read() if self.background_file else None
 
     def unlabelled(self) -> Unlabelled | None:
         """Statistics of unlabelled pairs of entities; None if none were made with these weights."""
@@ -121,7 +116,7 @@ def unit_rows(vectors: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unlabelled:
-    """Moments of the vectors of unlabelled pairs, and a sample of the pairs.
+    """Moments and cluster centres of the vectors of unlabelled pairs, and a sample of the pairs.
 
     Type 0 is unknown; the others are `type_names`. Row s of `smoothing` is the distribution of types of a mention that
     was tagged s once: taggers err, and types overlap.
@@ -135,94 +130,49 @@ class Unlabelled:
     starts: np.ndarray  # [n, 2], first tokens of head and tail
     type_names: tuple[str, ...]
     smoothing: np.ndarray  # [1 + n_types, 1 + n_types]
+    centres: np.ndarray  # [n_centres, dim]
 
 
 @dataclass(frozen=True, slots=True)
-class StatisticsFile:
-    """Folder of a file, and fingerprint of its weights; with a `remedy` it must exist, or answers would differ."""
+class UnlabelledFile:
+    """Folder of the file, and fingerprint of its weights; with a `remedy` it must exist, or answers would differ."""
 
     folder: Path
     fingerprint: str
     remedy: str = ""
 
-    def check(self, path: Path, found: object) -> None:
-        """Raise if the file must exist and was not found for these weights."""
-        if found is None and self.remedy:
-            raise ModelError(f"{path}: is missing or belongs to other weights. {self.remedy}")
-
-
-class BackgroundFile(StatisticsFile):
-    """Cluster centres of arbitrary sentences."""
-
-    rebuild = "Rebuild it: python tools/build_unlabelled.py --background."
-
-    def read(self) -> np.ndarray | None:
-        """Read the centres, [n, dim] float32; None if there is no background for these weights."""
-        path = self.folder / BACKGROUND
-        found = None
-        if path.is_file():
-            arrays = read_arrays(path, error=ModelError, remedy=self.rebuild)
-            centres, made_with = arrays.get("centres"), arrays.get("fingerprint")
-            if centres is None or made_with is None or centres.ndim != 2 or not np.isfinite(centres).all():
-                raise ModelError(f"{path}: has no valid cluster centres. {self.rebuild}")
-            found = centres.astype(np.float32) if str(made_with) == self.fingerprint else None
-        self.check(path, found)
-        return found
-
-
-class UnlabelledFile(StatisticsFile):
-    """Statistics of unlabelled entity pairs."""
-
-    rebuild = "Reinstall erda, or rebuild it: python tools/build_unlabelled.py."
-
     def read(self) -> Unlabelled | None:
         """Read the pairs; None if there are none for these weights."""
         path = self.folder / UNLABELLED
         state = file_state(path)
-        found = _read_unlabelled(path, self.fingerprint, state) if state else None
-        self.check(path, found)
+        found = _read_unlabelled(path, self.fingerprint, self.remedy or REBUILD, state) if state else None
+        if found is None and self.remedy:
+            raise ModelError(f"{path}: is missing or belongs to other weights. {self.remedy}")
         return found
 
 
 @lru_cache(maxsize=1)  # every teaching fits with them
-def _read_unlabelled(path: Path, fingerprint: str, state: tuple[int, ...]) -> Unlabelled | None:
+def _read_unlabelled(path: Path, fingerprint: str, remedy: str, state: tuple[int, ...]) -> Unlabelled | None:
     """Read the file; `state` changes with its content."""
-    arrays = read_arrays(path, error=ModelError, remedy=UnlabelledFile.rebuild)
-    if arrays.keys() != set(NAMES):
-        raise ModelError(f"{path}: has no valid statistics of unlabelled pairs. {UnlabelledFile.rebuild}")
+    arrays = read_arrays(path, error=ModelError, remedy=remedy)
+    if arrays.keys() != {*KINDS, *OTHERS}:
+        raise ModelError(f"{path}: has no valid statistics of unlabelled pairs. {remedy}")
     if str(arrays["fingerprint"]) != fingerprint:
         return None
-    single = {name: arrays[name].astype(np.float32) for name in MOMENTS}
-    return Unlabelled(
-        **single,
-        vectors=arrays["vectors"].astype(np.float32) * arrays["scales"][:, None],
-        types=arrays["types"].astype(np.int64),
-        starts=arrays["starts"].astype(np.int64),
-        type_names=tuple(map(str, arrays["type_names"])),
-    )
+    wide = {name: arrays[name].astype(np.float32 if arrays[name].dtype.kind == "f" else np.int64) for name in KINDS}
+    vectors = arrays["vectors"].astype(np.float32) * arrays["scales"][:, None]
+    return Unlabelled(**wide, vectors=vectors, type_names=tuple(map(str, arrays["type_names"])))
 
 
 def save_unlabelled(folder: Path, pairs: Unlabelled, fingerprint: str) -> Path:
-    """Write pairs with 8 bits per number of the sample and 16 of the axes."""
+    """Write pairs with 8 bits per number of the sample, and 16 of the axes and centres."""
     scales = np.abs(pairs.vectors).max(axis=1) / STEPS
     arrays = {
-        "mean": pairs.mean.astype(np.float32),
-        "axes": pairs.axes.astype(np.float16),
-        "variances": pairs.variances.astype(np.float32),
         "vectors": np.round(pairs.vectors / scales[:, None]).astype(np.int8),
         "scales": scales.astype(np.float32),
-        "types": pairs.types.astype(np.uint8),
-        "starts": pairs.starts.astype(np.uint16),
         "type_names": np.array(pairs.type_names),
-        "smoothing": pairs.smoothing.astype(np.float32),
         "fingerprint": np.array(fingerprint),
     }
+    arrays |= {name: getattr(pairs, name).astype(kind) for name, kind in KINDS.items()}
     write_arrays(folder / UNLABELLED, arrays, compress=False)
     return folder / UNLABELLED
-
-
-def save_background(folder: Path, centres: np.ndarray, fingerprint: str) -> Path:
-    """Write centres in half precision, with the fingerprint of the weights that made them."""
-    arrays = {"centres": centres.astype(np.float16), "fingerprint": np.array(fingerprint)}
-    write_arrays(folder / BACKGROUND, arrays, compress=False)
-    return folder / BACKGROUND

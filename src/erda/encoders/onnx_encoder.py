@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from erda.encoders import Mode
-from erda.encoders.contract import BackgroundFile, Encoder, UnlabelledFile, embedded_one, shares
+from erda.encoders.contract import Encoder, UnlabelledFile, embedded_one, shares
 from erda.encoders.tokens import MarkedTokenizer, Pieces, graph_inputs, open_session, shared_runs
 from erda.encoders.weights import PACKAGED
 from erda.errors import ModelError
@@ -197,7 +197,6 @@ def open_packaged(name: str, *, cache: FrozenCache | None = None) -> OnnxEncoder
     spec = EncoderSpec(name, {}, about.fingerprint)
     encoder = OnnxEncoder(about, lambda: PackedEncoder.read(folder), spec, cache=cache)
     remedy = f"Build it: {GET}" if name == BUILT else "Reinstall erda."
-    encoder.background_file = BackgroundFile(folder, about.fingerprint, remedy)
     encoder.unlabelled_file = UnlabelledFile(folder, about.fingerprint, remedy)
     return encoder
 

@@ -42,13 +42,26 @@ class PackedSentences:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def joined(self, other: PackedSentences) -> PackedSentences:
-        """Sentences of both, which one tokenizer has packed."""
-        if not np.array_equal(self.vocabulary, other.vocabulary):
+    @classmethod
+    def of(cls, examples: Sequence[Example], tokenizer: MarkedTokenizer, vocabulary: np.ndarray) -> PackedSentences:
+        """Pack sentences at full length with the tokenizer of a vocabulary; `SentenceBatches` shortens them."""
+        parts = tokenizer.parts(examples)
+        flat = list(chain.from_iterable(chain.from_iterable(parts)))
+        return cls(
+            np.array(flat, np.min_scalar_type(len(vocabulary))),
+            np.array([[len(part) for part in five] for five in parts], np.uint32).reshape(-1, N_PARTS),
+            np.array([example.head.span < example.tail.span for example in examples], bool),
+            vocabulary,
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[PackedSentences]) -> PackedSentences:
+        """Sentences of all parts, which one tokenizer has packed."""
+        first, *others = parts
+        if not all(np.array_equal(first.vocabulary, one.vocabulary) for one in others):
             raise ModelError("sentences packed with different tokenizers; pack them again.")
         names = ("pieces", "lengths", "head_first")
-        both = {name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in names}
-        return replace(self, **both)
+        return replace(first, **{name: np.concatenate([getattr(one, name) for one in parts]) for name in names})
 
     def take(self, rows: np.ndarray) -> PackedSentences:
         """Select sentences by row."""
@@ -61,31 +74,6 @@ class PackedSentences:
             lengths=self.lengths[rows],
             head_first=self.head_first[rows],
         )
-
-
-class Packer:
-    """Packs batches of examples into `PackedSentences`."""
-
-    def __init__(self, tokenizer: MarkedTokenizer) -> None:
-        self._tokenizer = tokenizer
-        self._vocabulary = tokenizer.vocabulary
-        self._kind = np.min_scalar_type(len(self._vocabulary))
-        self._pieces = [np.empty(0, self._kind)]
-        self._lengths = [np.empty((0, N_PARTS), np.uint32)]
-        self._head_first = [np.empty(0, bool)]
-
-    def add(self, examples: Sequence[Example]) -> None:
-        """Append sentences at full length; `SentenceBatches` shortens them to the limit of its model."""
-        parts = self._tokenizer.parts(examples)
-        flat = list(chain.from_iterable(chain.from_iterable(parts)))
-        self._pieces.append(np.array(flat, self._kind))
-        self._lengths.append(np.array([[len(part) for part in five] for five in parts], np.uint32).reshape(-1, N_PARTS))
-        self._head_first.append(np.array([example.head.span < example.tail.span for example in examples], bool))
-
-    def packed(self) -> PackedSentences:
-        """All added sentences."""
-        pieces, lengths, head_first = map(np.concatenate, (self._pieces, self._lengths, self._head_first))
-        return PackedSentences(pieces, lengths, head_first, np.array(self._vocabulary))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

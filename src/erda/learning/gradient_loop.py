@@ -25,38 +25,32 @@ def descend(
     generator: torch.Generator,
     epochs: int = 1,
     batch_size: int = 5,
-) -> float:
-    """Minimise `loss(batch)` over `items` with a new Adam; return the mean loss of the last epoch.
+) -> None:
+    """Minimise `loss(batch)` over `items` with a new Adam.
 
-    There is one learning rate per parameter. Without parameters, return NaN and never call `loss`. A loss without a
-    gradient changes nothing. A NaN or infinite loss or weight raises a StreamError.
+    There is one learning rate per parameter. Without parameters, `loss` is never called. A loss without a gradient
+    changes nothing. A NaN or infinite loss or weight raises a StreamError.
     """
     if not parameters:
-        return math.nan
+        return
     groups: dict[float, list[nn.Parameter]] = {}
     for parameter, rate in zip(parameters, learning_rates, strict=True):
         groups.setdefault(rate, []).append(parameter)
     optimizer = torch.optim.Adam([{"params": group, "lr": rate} for rate, group in groups.items()], fused=True)
-    mean = math.nan
     for epoch in range(epochs):
         order = torch.randperm(len(items), generator=generator).tolist()
-        total, n_batches = 0.0, 0
-        for start in range(0, len(order), batch_size):
+        for batch, start in enumerate(range(0, len(order), batch_size), start=1):
             value = loss([items[i] for i in order[start : start + batch_size]])
             if value.requires_grad:
                 optimizer.zero_grad()
                 value.backward()
                 nn.utils.clip_grad_norm_(parameters, MAX_GRADIENT_NORM)
                 optimizer.step()
-            n_batches += 1
             number = value.item()
             if not math.isfinite(number):
-                raise _diverged(f"the loss of epoch {epoch + 1}, batch {n_batches} is {number}", groups)
-            total += number
-        mean = total / max(n_batches, 1)
+                raise _diverged(f"the loss of epoch {epoch + 1}, batch {batch} is {number}", groups)
     if not all(parameter.isfinite().all() for parameter in parameters):
         raise _diverged(f"weights are NaN or infinite after {epochs} epochs", groups)
-    return mean
 
 
 def _diverged(symptom: str, rates: Iterable[float]) -> StreamError:

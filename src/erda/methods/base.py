@@ -86,8 +86,9 @@ class Method(ABC):
             task.check_examples()
         with self._undone_on_failure():
             self.noted = {}
-            new = {name: array for name, array in self.taken_over().items() if name not in self.shared}
-            self.shared |= {name: self._from_array(array) for name, array in new.items()}
+            if not self.n_tasks:
+                taken = {name: self._from_array(array) for name, array in self.taken_over().items()}
+                self.shared = {**taken, **self.shared}
             self._know({relation.id: relation for relation in (*self.relations, *task.relations)}.values())
             with self._learning() as generator:
                 self._learn(task, generator)

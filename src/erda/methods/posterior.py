@@ -195,8 +195,8 @@ class Posterior(Method):
         """Return the background of a frozen encoder (an empty array if it has none)."""
         if self.score != "two-covariance":
             return {}
-        found = self.encoder.background()
-        centres = np.zeros((0, self.encoder.dim)) if found is None else found
+        found = self.encoder.unlabelled()
+        centres = np.zeros((0, self.encoder.dim)) if found is None else found.centres
         return {"background": centres.astype(np.float16)}
 
     def centred_names(self) -> np.ndarray:

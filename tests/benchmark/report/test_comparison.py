@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from scipy import stats
-from toy_runs import fewrel_record, grouped
+from toy_runs import fewrel_record
 
-from erda.benchmark.experiments import Experiment
+from erda.benchmark.experiments import Experiment, group_records
 from erda.benchmark.measures import ALL_SEEN, CANDIDATES
 from erda.benchmark.records import Record
 from erda.benchmark.report.comparison import compare_all, p_value
@@ -30,7 +30,7 @@ def experiment(template: Record, ends: dict[str, list[float]], **changes: Any) -
         for method, values in ends.items()
         for seed, last in zip(SEEDS, values, strict=False)
     ]
-    (found,) = grouped(records)
+    (found,) = group_records(records)
     return found
 
 
@@ -62,7 +62,7 @@ def test_our_results_stand_beside_the_papers(template: Record) -> None:
 def test_lines_without_a_row_of_the_paper_show_a_dash(template: Record) -> None:
     found = experiment(template, {"erda": [0.5]})
     settings = {"method": {**default_settings(METHODS["erda"]), "memory_size": 5}, "encoder": {}, "stream": {}}
-    (both,) = grouped([*found.records, fewrel_record(template, "erda", 100, 0.6, settings=settings)])
+    (both,) = group_records([*found.records, fewrel_record(template, "erda", 100, 0.6, settings=settings)])
     table = published_table(both)
     assert table is not None
     assert table.rows[1][1:4] == (None, None, 1)
@@ -107,7 +107,7 @@ def test_the_default_reference_is_posterior_with_defaults_then_erda_then_the_fir
     assert experiment_section(experiment(template, {"emr": [0.4], "emar": [0.5]})).reference == "emr"
     assert experiment_section(experiment(template, {"emr": [0.4]})).reference is None
     plain = default_settings(METHODS["posterior"])
-    (found,) = grouped(
+    (found,) = group_records(
         fewrel_record(
             template, "posterior", 100, 0.7, settings={"method": {**plain, "score": score}, "encoder": {}, "stream": {}}
         )
@@ -122,7 +122,7 @@ def test_lines_run_on_other_streams_are_excluded_and_noted(template: Record) -> 
         replace(one, manifest={**one.manifest, "digest": f"other-{one.seed}"}) if one.method == "emr" else one
         for one in good.records
     ]
-    (mixed,) = grouped(records)
+    (mixed,) = group_records(records)
     table = comparison_table(mixed, "erda", CANDIDATES)
     assert [row[0] for row in table.rows] == ["idlvq-c"]
     assert table.rows[0][4] == table.rows[0][5]  # a family of one

@@ -5,8 +5,9 @@ from xml.etree import ElementTree
 
 import pytest
 from matplotlib.axes import Axes
-from toy_runs import grouped, toy_record, with_noise
+from toy_runs import toy_record, with_noise
 
+from erda.benchmark.experiments import group_records
 from erda.benchmark.report import figures as module
 from erda.benchmark.report.figures import Figure, Panel, accuracy_figure, paint, save_figure, sweep_figure
 from erda.errors import RecordError
@@ -22,7 +23,7 @@ def panels_of(figure: Figure) -> list[Axes]:
 def test_lines_and_bands_follow_the_records(tmp_path: Path) -> None:
     records = [toy_record(tmp_path, seed=seed) for seed in (1, 2)]
     records.append(toy_record(tmp_path, method="other", seed=1))
-    (experiment,) = grouped(records)
+    (experiment,) = group_records(records)
     figure = accuracy_figure(experiment)
     panels = panels_of(figure)
     assert [panel.get_title() for panel in panels] == ["all-seen", "candidates"]
@@ -41,7 +42,7 @@ def test_lines_and_bands_follow_the_records(tmp_path: Path) -> None:
 
 def test_sweep_sorts_values(tmp_path: Path) -> None:
     records = {noise: toy_record(tmp_path / str(noise), settings=with_noise(noise)) for noise in (10.0, 0.5, 2.0)}
-    (experiment,) = grouped(records.values())
+    (experiment,) = group_records(records.values())
     axes = panels_of(sweep_figure(experiment, "noise"))[0]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["0.5", "2.0", "10.0"]
     line = axes.get_lines()[0]
@@ -51,7 +52,7 @@ def test_sweep_sorts_values(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("setting", ["noise", "unknown"])
 def test_a_sweep_needs_two_values(setting: str, tmp_path: Path) -> None:
-    (experiment,) = grouped([toy_record(tmp_path)])
+    (experiment,) = group_records([toy_record(tmp_path)])
     with pytest.raises(RecordError):
         sweep_figure(experiment, setting)
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from toy_runs import grouped, toy_record, with_noise
+from toy_runs import toy_record, with_noise
 
+from erda.benchmark.experiments import group_records
 from erda.benchmark.measures import ALL_SEEN, CANDIDATES
 from erda.benchmark.records import Records, write_record
 from erda.benchmark.report import report_files as module
@@ -18,7 +19,7 @@ from erda.errors import RecordError, WriteError
 
 def test_tables_show_the_values_of_the_records(tmp_path: Path) -> None:
     records = [toy_record(tmp_path, seed=seed) for seed in (1, 2, 3)]
-    (experiment,) = grouped(records)
+    (experiment,) = group_records(records)
     table = accuracy_table(experiment, ALL_SEEN)
     assert ALL_SEEN in table.title
     label, n, *after = table.rows[0]
@@ -41,7 +42,7 @@ def test_tables_show_the_values_of_the_records(tmp_path: Path) -> None:
 
 def test_labels_name_the_settings_that_differ_between_variants(tmp_path: Path) -> None:
     records = [toy_record(tmp_path / str(noise), settings=with_noise(noise)) for noise in (0.1, 0.5)]
-    (experiment,) = grouped(records)
+    (experiment,) = group_records(records)
     assert [line.label for line in experiment.lines] == ["toy (noise=0.1)", "toy (noise=0.5)"]
 
 
@@ -52,7 +53,7 @@ def test_datasets_shots_and_encoders_separate_experiments(tmp_path: Path) -> Non
         toy_record(tmp_path / "c", encoder="larger"),
         toy_record(tmp_path / "d", evaluate_on="validation"),
     ]
-    experiments = grouped(records)
+    experiments = group_records(records)
     assert len(experiments) == 4
     assert len({experiment.slug for experiment in experiments}) == 4
     assert "measured on validation data" in experiments[3].title
@@ -60,13 +61,13 @@ def test_datasets_shots_and_encoders_separate_experiments(tmp_path: Path) -> Non
 
 def test_different_seeds_are_noted(tmp_path: Path) -> None:
     records = [toy_record(tmp_path, seed=1), toy_record(tmp_path, seed=2), toy_record(tmp_path, method="other", seed=1)]
-    (experiment,) = grouped(records)
+    (experiment,) = group_records(records)
     assert "Not the same seeds in every line" in experiment.notes[0]
 
 
 def test_a_repeated_run_counts_once(tmp_path: Path) -> None:
     records = [toy_record(tmp_path / "a"), toy_record(tmp_path / "b")]
-    (experiment,) = grouped(records)
+    (experiment,) = group_records(records)
     assert len(experiment.records) == 1
     assert "found twice" in experiment.notes[0]
 

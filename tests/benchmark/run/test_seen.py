@@ -52,9 +52,9 @@ def test_a_run_over_seen_relations_needs_a_word_and_is_marked(
     assert "--allow-seen" in said
     assert run("seen", ("P36", "P6", "P50"), "--allow-seen") == 0
     assert SEEN in capsys.readouterr().out
-    plain, marked = read_records(tmp_path / "runs").found
-    assert (plain.record.seen, sorted(marked.record.seen)) == ([], ["P36", "P6"])
-    same = replace(plain, record=replace(plain.record, seen=["P36"]))
+    plain, marked = read_records(tmp_path / "runs").records
+    assert (plain.seen, sorted(marked.seen)) == ([], ["P36", "P6"])
+    same = replace(plain, seen=["P36"])
     one, other = group_records([plain, same])
     assert (SEEN in one.title, SEEN in other.title) == (False, True)
     assert one.slug != other.slug

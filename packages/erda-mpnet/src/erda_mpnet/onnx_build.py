@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from erda.encoders import TransformerSettings, device_kind
 from erda.encoders.adapter import TrainedWeights
-from erda.encoders.contract import BackgroundFile, UnlabelledFile, save_background, save_unlabelled
+from erda.encoders.contract import UnlabelledFile, save_unlabelled
 from erda.encoders.frozen import FrozenCache
 from erda.encoders.layers import LayeredModel
 from erda.encoders.onnx_encoder import (
@@ -119,17 +119,16 @@ def get_packaged(name: str, *, say: Callable[[str], None]) -> Path:
     folder, weights = packaged_folder(name), TrainedWeights.load(OPEN)
     with locked(folder, busy=f"another process builds encoder '{name}'", error=ModelError, wait=BUILD_SECONDS):
         try:
-            found = PackedEncoder.read(folder).about.made_from
+            about = PackedEncoder.read(folder).about
+            found = about.made_from if UnlabelledFile(folder, about.fingerprint).read() else ""
         except ErdaError:  # missing, damaged, or of another version of erda
             found = ""
         if found != weights.fingerprint:
             say(f"Building the files of encoder '{name}' in {folder}. This takes a minute, once.")
-            centres = BackgroundFile(OPEN, weights.fingerprint).read()
             pairs = UnlabelledFile(OPEN, weights.fingerprint).read()
-            if centres is None or pairs is None:
+            if pairs is None:
                 raise ModelError(f"{OPEN}: no statistics of encoder '{name}'; reinstall erda-mpnet.")
             packed = pack_weights(weights)
-            save_background(folder, centres, packed.about.fingerprint)
             save_unlabelled(folder, pairs, packed.about.fingerprint)
             packed.write(folder)
     say(f"{name}: complete ({folder}).")

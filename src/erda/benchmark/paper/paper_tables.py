@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from erda.benchmark.experiments import Line, group_records, make_experiment, make_lines, slug_of
-from erda.benchmark.records import FoundRecord, Records
+from erda.benchmark.records import Record, Records
 from erda.benchmark.report.report_files import Section, experiment_section, named_apart
 from erda.errors import SettingsError, join_faults, unknown_name
 from erda.settings.load import read_preset
@@ -101,10 +101,10 @@ def paper_layout(found: Records) -> tuple[Section, ...]:
 
     A table that shares its runs with others needs two rows with records.
     """
-    by_row: dict[Path, list[FoundRecord]] = {}  # folder of a row -> its records
-    for one in found.found:
-        if one.folder is not None and not one.record.seen:
-            by_row.setdefault(one.folder.parents[1], []).append(one)
+    by_row: dict[Path, list[Record]] = {}  # folder of a row -> its records
+    for record, folder in zip(found.records, found.folders, strict=True):
+        if not record.seen:
+            by_row.setdefault(folder.parents[1], []).append(record)
     sharing = Counter(table.folder for table in TABLES)
     sections: list[Section] = []
     settings = sorted({row.parent.name for row in by_row if row.parent.parent == found.directory})
@@ -114,8 +114,8 @@ def paper_layout(found: Records) -> tuple[Section, ...]:
                 lines, notes = _lines(found.directory / setting, table, by_row)
                 if len(lines) > 1 or (lines and sharing[table.folder] == 1):
                     sections.append(_section(table, setting, lines, notes))
-    used = {one.folder for section in sections for line in section.experiment.lines for one in line.found}
-    rest = group_records(one for one in found.found if one.folder not in used)
+    used = {id(record) for section in sections for record in section.experiment.records}
+    rest = group_records(record for record in found.records if id(record) not in used)
     return named_apart([*sections, *map(experiment_section, rest)])
 
 
@@ -135,10 +135,10 @@ def _section(table: PaperTable, setting: str, lines: Sequence[Line], notes: Sequ
     )
 
 
-def _lines(folder: Path, table: PaperTable, by_row: dict[Path, list[FoundRecord]]) -> tuple[list[Line], list[str]]:
+def _lines(folder: Path, table: PaperTable, by_row: dict[Path, list[Record]]) -> tuple[list[Line], list[str]]:
     """Lines of a table that have records, and notes on records left out."""
     rows = {
-        row.label: [one for one in by_row.get(folder / row.variant, []) if one.record.method == row.method]
+        row.label: [record for record in by_row.get(folder / row.variant, []) if record.method == row.method]
         for row in table.rows
     }
     return make_lines({label: own for label, own in rows.items() if own})

@@ -35,7 +35,6 @@ class Comparison:
 class Family:
     """Comparisons of a reference with the other lines of an experiment, corrected together, and rejected lines."""
 
-    reference: Line
     comparisons: tuple[Comparison, ...]
     refused: tuple[str, ...]
 
@@ -48,7 +47,7 @@ def compare_all(experiment: Experiment, reference: str, protocol: str) -> Family
     first = found.pop(reference)
     refused = {label: said for label, line in found.items() if (said := different_streams(first, line))}
     others = [line for label, line in found.items() if label not in refused]
-    return Family(first, compare_lines(first, others, protocol=protocol), tuple(refused.values()))
+    return Family(compare_lines(first, others, protocol=protocol), tuple(refused.values()))
 
 
 def compare_lines(reference: Line, others: Sequence[Line], *, protocol: str) -> tuple[Comparison, ...]:

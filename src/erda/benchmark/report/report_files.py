@@ -66,7 +66,7 @@ REFERENCES = ("posterior", "erda")  # preferred reference methods
 
 def experiment_sections(found: Records) -> tuple[Section, ...]:
     """Default layout: one section per experiment."""
-    return named_apart(map(experiment_section, group_records(found.found)))
+    return named_apart(map(experiment_section, group_records(found.records)))
 
 
 def experiment_section(experiment: Experiment) -> Section:

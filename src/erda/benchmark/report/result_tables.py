@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 
 from erda.benchmark.experiments import PERCENT, Experiment, Line
 from erda.benchmark.measures import CANDIDATES
@@ -91,11 +92,11 @@ def final_table(experiment: Experiment) -> ResultTable:
 
 
 def _fallback(experiment: Experiment) -> str:
-    shares = []
-    for k in range(experiment.n_tasks):
-        found = Summary.of(record.n_fallback[k] / sum(record.n_test[: k + 1]) for record in experiment.records)
-        shares.append(f"{PERCENT * found.mean:.1f} %" if found else "")
-    return ", ".join(shares)
+    shares = (
+        fmean(record.n_fallback[k] / sum(record.n_test[: k + 1]) for record in experiment.records)
+        for k in range(experiment.n_tasks)
+    )
+    return ", ".join(f"{PERCENT * share:.1f} %" for share in shares)
 
 
 def cost_table(experiment: Experiment) -> ResultTable:

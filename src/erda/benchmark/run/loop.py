@@ -19,12 +19,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from tqdm import tqdm
 
 from erda import __version__
 from erda.benchmark.experiments import reject_mixing
-from erda.benchmark.measures import Marks, Measures, TestAnswers, mark, measure
+from erda.benchmark.measures import Marks, TestAnswers, mark
 from erda.benchmark.records import (
     MANIFEST,
     RECORD,
@@ -38,7 +37,7 @@ from erda.benchmark.records import (
 from erda.errors import RecordError, StreamError, memory_faults_explained, one_line
 from erda.files import locked, remove_left_lock, remove_unfinished, write_json
 from erda.settings.runs import Run
-from erda.types import Example, Predictions, TestSet
+from erda.types import TestSet
 
 if TYPE_CHECKING:
     from erda.data.streams import TaskStream
@@ -79,10 +78,10 @@ def run(
     with run_lock(directory):
         remove_unfinished(directory)
         stream = open_stream()
-        tests = StreamTests(stream, asked.evaluate_on)
+        tests = tests_of(stream, asked.evaluate_on)
+        answers, gold = TestAnswers.of(*tests), [name for test in tests for name in test.gold]
         method = build()
         seen = seen_relations(stream, method.encoder, allowed=asked.allow_seen)
-        measures: list[Measures] = []
         marks: list[Marks] = []
         seconds: dict[str, list[float]] = {"learn": [], "predict": []}
         notes: dict[str, Any] = {}
@@ -93,18 +92,18 @@ def run(
             _threads(method.encoder.n_threads),
         ):
             for task in stream:
+                questions = [example for test in tests[: task.index + 1] for example in test.examples]
                 start = perf_counter()
                 method.learn(task)
                 wait_for_device(asked.device)
                 learned = perf_counter()
-                predictions = method.predict(tests.examples(task.index))
+                predictions = method.predict(questions)
                 predicted = perf_counter()
-                marks.append(tests.mark(predictions, task.index))
-                measures.append(measure(marks[-1], tests.ends[: task.index + 1]))
+                marks.append(mark(predictions, answers.first(len(questions))))
                 notes = joined_notes(notes, method.notes())
                 seconds["learn"].append(learned - start)
                 seconds["predict"].append(predicted - learned)
-                shown.set_postfix({name: f"{100 * one:.1f}%" for name, one in measures[-1].accuracy.items()})
+                shown.set_postfix({name: f"{100 * right.mean():.1f}%" for name, right in marks[-1].right.items()})
                 shown.update()
         encoder = method.encoder
         order = [[relation.id for relation in task.relations] for task in stream]
@@ -119,15 +118,15 @@ def run(
                 "fingerprint": encoder.spec.fingerprint,
                 "pooled_layers": encoder.pooled_layers,
             },
-            **measured(measures),
+            **measured(marks, [len(test.examples) for test in tests]),
             seconds=seconds,
             peak_memory_mb=peak_memory_mb(),
             versions=versions(),
-            **relation_counts(tests.gold, marks, order),
+            **relation_counts(gold, marks, order),
             notes=notes,
             seen=seen,
             uses_names=getattr(method, "uses_names", None),
-            packed=pack_predictions(tests.gold, marks[-1], predictions.relations, order),
+            packed=pack_predictions(gold, marks[-1], predictions.relations, order),
         )
         write_json(directory / MANIFEST, stream.manifest.to_json())
         if keep_method:
@@ -178,28 +177,14 @@ def joined_notes(notes: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str,
     return {**notes, **more, **lists}
 
 
-class StreamTests:
-    """Tests of a stream's tasks, with the answers that the method never sees."""
-
-    def __init__(self, stream: TaskStream, evaluate_on: str) -> None:
-        test_of = stream.validation if evaluate_on == "validation" else stream.test
-        self.tests: list[TestSet] = [test_of(k) for k in range(len(stream))]
-        empty = [str(k + 1) for k, test in enumerate(self.tests) if not test.examples]
-        if empty:
-            raise StreamError(f"Stream '{stream.name}' has no {evaluate_on} examples for task {', '.join(empty)}.")
-        self.answers = TestAnswers.of(*self.tests)
-        self.ends = np.cumsum([len(test.examples) for test in self.tests]).tolist()
-        self.gold = [name for test in self.tests for name in test.gold]  # of all tasks
-
-    def examples(self, k: int) -> list[Example]:
-        """Test examples of tasks 0..k, concatenated."""
-        return [example for test in self.tests[: k + 1] for example in test.examples]
-
-    def mark(self, predictions: Predictions, k: int) -> Marks:
-        """Mark the predictions of `examples(k)`."""
-        if len(predictions) != self.ends[k]:
-            raise StreamError(f"The method predicted {len(predictions)} of {self.ends[k]} examples.")
-        return mark(predictions, self.answers.first(self.ends[k]))
+def tests_of(stream: TaskStream, evaluate_on: str) -> list[TestSet]:
+    """The test or validation examples of each task; a task without any raises."""
+    tests_of_task = stream.validation if evaluate_on == "validation" else stream.test
+    tests = [tests_of_task(k) for k in range(len(stream))]
+    empty = [str(k + 1) for k, test in enumerate(tests) if not test.examples]
+    if empty:
+        raise StreamError(f"Stream '{stream.name}' has no {evaluate_on} examples for task {', '.join(empty)}.")
+    return tests
 
 
 # -- the machine -------------------------------------------------------------------------------------------------------
