@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -163,12 +163,12 @@ class MarkedTokenizer:
         """Tokenise marked sentences; `blanked[i]` says which of (head, tail) the mask token replaces."""
         if blanked is not None:
             return self._marked(examples, blanked)
-        known = self._sentences
-        found = {example: known.get(example) for example in examples}
-        new = [example for example, pieces in found.items() if pieces is None]
-        made = dict(zip(new, self._marked(new, [(False, False)] * len(new)), strict=True))
-        _keep(known, made, KEPT_SENTENCES)
-        return [found[example] or made[example] for example in examples]
+        found = [self._sentences.get(example) for example in examples]
+        new = [example for example, pieces in zip(examples, found, strict=True) if pieces is None]
+        made = self._marked(new, [(False, False)] * len(new))
+        _keep(self._sentences, dict(zip(new, made, strict=True)), KEPT_SENTENCES)
+        rest = iter(made)
+        return [next(rest) if pieces is None else pieces for pieces in found]
 
     def pieces_of(self, word: str) -> list[int]:
         """Piece ids of one word."""
@@ -217,13 +217,17 @@ class MarkedTokenizer:
 
     def parts(self, examples: Sequence[Example]) -> list[list[list[int]]]:
         """Tokenise sentences in five parts: before, entity, between, entity, after; an empty entity is unknown."""
-        known = self._read_words(chain.from_iterable(example.tokens for example in examples))
+        sentences = dict.fromkeys(example.tokens for example in examples)
+        known = self._read_words(chain.from_iterable(sentences))
+        words = {tokens: [known[token] for token in tokens] for tokens in sentences}
+        pieces = {tokens: list(chain.from_iterable(own)) for tokens, own in words.items()}
+        starts = {tokens: list(accumulate(map(len, own), initial=0)) for tokens, own in words.items()}
         found = []
         for example in examples:
-            words = [known[token] for token in example.tokens]
+            own, at = pieces[example.tokens], starts[example.tokens]
             one, two = sorted((example.head.span, example.tail.span))
-            cuts = (0, one.start, one.end, two.start, two.end, len(words))
-            parts = [list(chain.from_iterable(words[start:end])) for start, end in pairwise(cuts)]
+            cuts = (0, at[one.start], at[one.end], at[two.start], at[two.end], len(own))
+            parts = [own[start:end] for start, end in pairwise(cuts)]
             parts[1], parts[3] = parts[1] or [self.unk_id], parts[3] or [self.unk_id]
             found.append(parts)
         return found
@@ -258,9 +262,9 @@ class MarkedTokenizer:
         lengths = np.array([[len(part) for part in parts] for parts in sentences], np.int64).reshape(-1, 5)
         layout = self.layout(lengths, np.array(head_first, bool))
         found = []
-        places = map(tuple, layout.places.tolist())
-        for parts, begins, fixed, own in zip(sentences, layout.begins, layout.fixed, places, strict=True):
-            ids = np.repeat(fixed, np.diff(begins))
+        sizes, places = np.diff(layout.begins, axis=1), map(tuple, layout.places.tolist())
+        for parts, size, fixed, own in zip(sentences, sizes, layout.fixed, places, strict=True):
+            ids = np.repeat(fixed, size)
             ids[ids < 0] = list(chain.from_iterable(parts))
             found.append(_pieces(ids, own))
         return found

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate
 
 from erda.types import Example, Span
@@ -92,9 +93,14 @@ def words_before(example: Example) -> tuple[int, int]:
     >>> words_before(Example(("Oslo's", "mayor", "left"), Entity("mayor", Span(1, 2)), Entity("left", Span(2, 3))))
     (2, 3)
     """
-    counts = (1 if token.isalnum() else len(tokens_of(token)) for token in example.tokens)
-    before = list(accumulate(counts, initial=0))
+    before = _word_counts(example.tokens)
     return before[example.head.span.start], before[example.tail.span.start]
+
+
+@lru_cache(maxsize=64)  # the pairs of a sentence come one after another
+def _word_counts(tokens: tuple[str, ...]) -> list[int]:
+    """Number of words before each token."""
+    return list(accumulate((1 if token.isalnum() else len(tokens_of(token)) for token in tokens), initial=0))
 
 
 def token_span(tokens: Sequence[tuple[int, int]], start: int, end: int) -> Span | None:

@@ -5,18 +5,23 @@ several (mode `levitated`: every pair has four marks after the words, `owners` s
 words and the marks of its own pair). It is written operator by operator from the weights, with ONNX Runtime's own
 operators where their CPU kernels are faster. Each run takes one sentence without padding.
 
-In int8, the weights of linear layers have one scale per output. Their inputs are quantised at run time with one scale
-per word piece: the graph divides each row by its largest absolute value and multiplies the output by it. Levitated
-graphs have one fixed scale after that, so that no row depends on another one. Queries, keys and values are computed in
-32 bits. Each of these two measures halves the error. Weights use 7 bits: on x86 without VNNI, the sum of two products
-(255 x 127 x 2) would saturate at 16 bits. Word vectors are stored in 8 bits with one scale per word, everything else in
-half precision, which ONNX Runtime widens when it loads the file.
+In int8, the weights of linear layers have one scale per output. Inputs are quantised in one of two ways:
+
+- rows: at run time, each row is divided by its largest absolute value, and the output is multiplied by it. In mode
+  `markers` for all layers but queries, keys and values, which are computed in 32 bits; in mode `levitated` only after
+  the activation, whose outliers differ from row to row.
+- columns: before, each column is divided by a power of its largest absolute value in sentences of the embedded dataset,
+  and the weights are multiplied by it. A few columns are ten times as large as the others, in all sentences.
+
+In mode `levitated` no row depends on another one. Weights use 7 bits: on x86 without VNNI, the sum of two products (255
+x 127 x 2) would saturate at 16 bits. Word vectors are stored in 8 bits with one scale per word, everything else in half
+precision, which ONNX Runtime widens when it loads the file.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +30,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
+from erda.data.catalogue import load_dataset
 from erda.encoders import TransformerSettings, device_kind
 from erda.encoders.adapter import TrainedWeights
 from erda.encoders.contract import UnlabelledFile, save_unlabelled
@@ -40,6 +46,7 @@ from erda.encoders.onnx_encoder import (
     crc32_of,
     packaged_folder,
 )
+from erda.encoders.tokens import graph_inputs, open_session
 from erda.encoders.transformer import LEARNING_RATES, TransformerEncoder
 from erda.encoders.weights import ModelFolder, find_model
 from erda.errors import ErdaError, ModelError, SettingsError
@@ -53,6 +60,9 @@ RUNTIME = "com.microsoft"  # the domain of ONNX Runtime's own operators
 LARGEST = 63  # largest int8 weight: 255 x 63 x 2 fits into 16 bits
 LARGEST_WORD = 127  # largest entry of an int8 word vector
 TINY = np.array(1e-9, dtype=np.float32)
+N_SAMPLE = 100  # sentences that the ranges of inputs are measured on
+EVENED = 0.6  # power of a column's largest value that it is divided by
+ROOM = 1.05  # for values beyond those of the sample
 HIDDEN = -60  # added to hidden scores of attention; below -87, exponentials are denormal numbers, which are slow
 
 
@@ -87,8 +97,7 @@ def pack_encoder(
     if not encoder.layers.splits or config.hidden_act != "gelu":
         shape = f"'{config.model_type}' ({config.hidden_act})"
         raise SettingsError(f"{engine} BERT, RoBERTa and MPNet, not {shape}; use engine 'torch'.")
-    levitated = settings.mode == "levitated"
-    graph = _Graph(int8=settings.engine != "onnx", levitated=levitated).build(encoder.layers, tokenizer.limit)
+    graph = build_graph(encoder, int8=settings.engine != "onnx")
     files = {GRAPH: graph, TOKENIZER: tokenizer.to_json().encode()}
     about = AboutEncoder(
         version=VERSION,
@@ -138,13 +147,37 @@ def get_packaged(name: str, *, say: Callable[[str], None]) -> Path:
 # -- the graph -------------------------------------------------------------------------------------------------------
 
 
-class _Graph:
-    """Nodes and constants; each method adds some and returns the name of their output."""
+def build_graph(encoder: TransformerEncoder, *, int8: bool) -> bytes:
+    """Serialise the graph of an encoder."""
+    levitated = encoder.mode == "levitated"
+    ranges = _input_ranges(encoder) if int8 and levitated else ()
+    return _Graph(levitated, int8, ranges).build(encoder.layers, encoder.tokenizer.limit)
 
-    def __init__(self, int8: bool, levitated: bool) -> None:
-        self.int8, self.levitated = int8, levitated
+
+def _input_ranges(encoder: TransformerEncoder) -> list[np.ndarray]:
+    """Smallest and largest inputs of each layer that quantises columns, in the order of the graph: [2, in] each."""
+    plain = _Graph(levitated=True)
+    model = onnx.load_model_from_string(plain.build(encoder.layers, encoder.tokenizer.limit))
+    model.graph.output.extend(_value(name, TensorProto.FLOAT, "rows", "in") for name in plain.columns)
+    session, found = open_session(model.SerializeToString()), list[list[np.ndarray]]()
+    for pieces in encoder.tokenizer.encode(load_dataset("atlas").train[:N_SAMPLE]):
+        inputs = session.run(plain.columns, graph_inputs([pieces], "levitated"))
+        found.append([np.stack([one.min(axis=0), one.max(axis=0)]) for one in inputs])
+    sides = zip(*found, strict=True)
+    return [np.stack([np.min(one, axis=0)[0], np.max(one, axis=0)[1]]) * ROOM for one in sides]
+
+
+class _Graph:
+    """Nodes and constants; each method adds some and returns the name of their output.
+
+    `columns` are the inputs of the layers that quantise columns, `ranges` their ranges.
+    """
+
+    def __init__(self, levitated: bool, int8: bool = False, ranges: Sequence[np.ndarray] = ()) -> None:
+        self.int8, self.levitated, self.ranges = int8, levitated, iter(ranges)
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
+        self.columns: list[str] = []
 
     def build(self, layers: LayeredModel, max_pieces: int) -> bytes:
         """Serialise the graph of a model that `splits`: `ids` [length] and `marks` [2] -> `vector` [2 x hidden].
@@ -203,19 +236,21 @@ class _Graph:
     def _layer(self, layers: LayeredModel, layer: Any, states: str, bias: str, *, last: bool) -> str:
         """One layer: [length, hidden] -> [length, hidden]; the last layer only at the two marks: [2, hidden]."""
         attention, query, key, value = _attention(layers, layer)
+        project = self._columns if self.levitated else self._exact
+        linear = self._columns if self.levitated else self._rows
         if last:
             here = self._add("Gather", states, "marks")
             bias = bias and self._add("Gather", bias, "marks", axis=1)
-            parts = [self._exact(here, query), *self._split(self._exact(states, key, value), 2)]
+            parts = [project(here, query), *self._split(project(states, key, value), 2)]
         else:
-            here, parts = states, self._split(self._exact(states, query, key, value), 3)
+            here, parts = states, self._split(project(states, query, key, value), 3)
         n_heads = attention.num_attention_heads
         mixed = self._attend(parts, bias, (n_heads, layers.hidden_size // n_heads))
         block = layer.attention
         output, norm = (block.attn.o, block.LayerNorm) if layers.mpnet else (block.output.dense, block.output.LayerNorm)
-        attended = self._skip(norm, self._linear(mixed, output), here)
-        inner = self._add("Gelu", self._linear(attended, layer.intermediate.dense), domain=RUNTIME)
-        return self._skip(layer.output.LayerNorm, self._linear(inner, layer.output.dense), attended)
+        attended = self._skip(norm, linear(mixed, output), here)
+        inner = self._add("Gelu", linear(attended, layer.intermediate.dense), domain=RUNTIME)
+        return self._skip(layer.output.LayerNorm, self._rows(inner, layer.output.dense), attended)
 
     def _attend(self, parts: list[str], bias: str, shape: tuple[int, int]) -> str:
         """Attention with queries, keys and values [n, width], width = heads x size = `shape`: [n, width].
@@ -241,27 +276,46 @@ class _Graph:
 
     def _exact(self, states: str, *linears: nn.Linear) -> str:
         """Linear layers side by side, in 32 bits: [n, in] -> [n, sum of out]."""
-        weight = np.concatenate([_array(linear.weight) for linear in linears])
-        bias = np.concatenate([_array(linear.bias) for linear in linears])
+        weight, bias = _side_by_side(linears)
         return self._add("Gemm", states, self._floats(weight), self._constant(bias), transB=1)
 
-    def _linear(self, states: str, linear: nn.Linear) -> str:
-        """A linear layer: [n, in] -> [n, out]."""
+    def _columns(self, states: str, *linears: nn.Linear) -> str:
+        """Linear layers side by side, with columns quantised: [n, in] -> [n, sum of out]."""
+        if not self.int8:
+            self.columns.append(states)
+            return self._exact(states, *linears)
+        weight, bias = _side_by_side(linears)
+        low, high = next(self.ranges)
+        evened = np.maximum(np.maximum(-low, high), TINY) ** EVENED
+        low, high = (low / evened).min(), (high / evened).max()
+        step = np.float32((high - low) / 254)
+        fixed = self._constant(np.array(step)), self._constant(np.array(np.rint(-low / step), np.uint8))
+        whole, scales = self._whole(weight * evened)
+        states = self._add("QuantizeLinear", self._add("Mul", states, self._constant(1 / evened)), *fixed)
+        product = self._add("MatMulIntegerToFloat", states, whole, fixed[0], scales, fixed[1], domain=RUNTIME)
+        return self._add("Add", product, self._constant(bias))
+
+    def _rows(self, states: str, linear: nn.Linear) -> str:
+        """A linear layer, with rows quantised: [n, in] -> [n, out]."""
         if not self.int8:
             return self._exact(states, linear)
-        weight, bias = _array(linear.weight), self._constant(_array(linear.bias))
-        scale = np.maximum(np.abs(weight).max(axis=1), TINY) / LARGEST
-        whole = self._constant(np.rint(weight / scale[:, None]).astype(np.int8).T)
+        weight, bias = _side_by_side([linear])
+        whole, scales = self._whole(weight)
         largest = self._add("ReduceMax", self._add("Abs", states), self._ints(1), keepdims=1)
         largest = self._add("Max", largest, self._constant(TINY))
-        states, scales = self._add("Div", states, largest), self._constant(scale)
+        states = self._add("Div", states, largest)
         if self.levitated:
             step, middle = self._constant(np.array(1 / 127, np.float32)), self._constant(np.array(128, np.uint8))
             whole_states = self._add("QuantizeLinear", states, step, middle)
             product = self._add("MatMulIntegerToFloat", whole_states, whole, step, scales, middle, domain=RUNTIME)
         else:
             product = self._add("DynamicQuantizeMatMul", states, whole, scales, domain=RUNTIME)
-        return self._add("Add", self._add("Mul", product, largest), bias)
+        return self._add("Add", self._add("Mul", product, largest), self._constant(bias))
+
+    def _whole(self, weight: np.ndarray) -> tuple[str, str]:
+        """Weights as whole numbers [in, out], and the scale of each output."""
+        scale = np.maximum(np.abs(weight).max(axis=1), TINY) / LARGEST
+        return self._constant(np.rint(weight / scale[:, None]).astype(np.int8).T), self._constant(scale)
 
     def _skip(self, norm: nn.LayerNorm, states: str, skipped: str) -> str:
         """A residual connection and the normalisation after it, which the fused operator computes slowly on a CPU."""
@@ -319,6 +373,12 @@ def _attention(layers: LayeredModel, layer: Any) -> tuple[Any, nn.Linear, nn.Lin
         return attention, attention.q, attention.k, attention.v
     attention = layer.attention.self
     return attention, attention.query, attention.key, attention.value
+
+
+def _side_by_side(linears: Sequence[nn.Linear]) -> tuple[np.ndarray, np.ndarray]:
+    """Weights [sum of out, in] and biases of linear layers with the same input."""
+    weights, biases = zip(*((_array(one.weight), _array(one.bias)) for one in linears), strict=True)
+    return np.concatenate(weights), np.concatenate(biases)
 
 
 def _position_rows(layers: LayeredModel, n: int) -> Tensor:
