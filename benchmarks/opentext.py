@@ -36,7 +36,7 @@ from erda.encoders import build_encoder
 from erda.encoders.contract import Encoder
 from erda.errors import ErdaError
 from erda.files import write_lines
-from erda.methods import open_head, openness
+from erda.methods import openness
 from erda.types import Example, Relation, pair_in_sentence
 from opentext_documents import documents
 from opentext_score import Row, Taught, answers, calibration_error, means, reliability, share
@@ -232,8 +232,6 @@ def run(options: argparse.Namespace) -> None:
     encoder = data.VectorEncoder(options.encoder)
     if options.score:
         openness.SCORE = options.score
-    if options.competition is not None:
-        open_head.COMPETITION = options.competition
     rows = list(COMMANDS[options.command](encoder, options))
     print_table(rows)
     about = {"encoder": options.name or encoder.spec.name, "fingerprint": encoder.spec.fingerprint}
@@ -283,7 +281,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         one.add_argument("--episodes", type=int, default=2_000)
         one.add_argument("--judged", type=int, nargs="*", default=[0, 10, 25, 50], help="judgements per relation")
         one.add_argument("--score", type=Path, help="weights of tools/fit_open_score.py (default: the packaged ones)")
-        one.add_argument("--competition", type=float, help="among the pairs of a sentence (default: that of the score)")
         one.add_argument("--patterns", action="store_true", help="add written patterns to descriptions")
     options = parser.parse_args(arguments)
     try:

@@ -91,7 +91,7 @@ class Documents(Draws):
         return self.encoder.load("redoc41")
 
     def asked(self, taught: Sequence[Taught], rows: np.ndarray) -> Answered:
-        """Ask some of the questions; the pairs of a sentence compete."""
+        """Ask some of the questions."""
         questions, places = ([some[row] for row in rows] for some in (self.questions, self.places))
         return answers(self.encoder, taught, questions, places)
 

@@ -29,7 +29,7 @@ from scipy.optimize import minimize
 from erda.benchmark.run.loop import commit
 from erda.encoders.contract import Unlabelled
 from erda.methods.open_head import FEATURES, OpenHead, Pairs
-from erda.methods.openness import N_SPREAD, SCORE, TaughtPairs, fit_open_head, usual_gap
+from erda.methods.openness import N_SPREAD, SCORE, TaughtPairs, fit_open_head, fitted_score, usual_gap
 from erda.methods.posterior import Posterior
 from erda.types import Example, Task
 
@@ -210,7 +210,7 @@ def main() -> None:
     rate = prior(without)
     result: dict[str, object] = {"made_by": "tools/fit_open_score.py", "commit": commit()}
     result |= {"folds": [one.rsplit("/", 1)[-1] for one in options.folds], "without": options.without}
-    result |= {"judged": JUDGED, "prior": round(rate, 5)}
+    result |= {"judged": JUDGED, "competition": fitted_score()["competition"], "prior": round(rate, 5)}
     for kind, given in (("marked", 0.0), ("text", rate)):
         columns = [FEATURES.index(name) for name in USED[kind]]
         weights, loss = fitted(cells[kind], columns, given)

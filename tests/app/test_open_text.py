@@ -72,8 +72,8 @@ def test_a_counterexample_is_refused_and_can_be_taken_back(tmp_path: Path) -> No
     assert all(np.array_equal(one, heads[1].arrays()[name]) for name, one in heads[0].arrays().items())
 
 
-def test_pairs_of_a_text_compete(taught: Extractor) -> None:
-    """The likeliest pair of a sentence keeps its confidence; another loses by standing beside it."""
+def test_pairs_with_the_same_head_compete(taught: Extractor) -> None:
+    """The likeliest of them keeps its confidence; another loses by standing beside it."""
     text = "Apple was founded by Steve Jobs, and Tim Cook runs it."
     places = {
         name: Mark(text.index(name), text.index(name) + len(name)) for name in ("Apple", "Steve Jobs", "Tim Cook")

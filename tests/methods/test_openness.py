@@ -12,7 +12,7 @@ import pytest
 from erda.encoders.contract import Unlabelled, UnlabelledFile, save_unlabelled
 from erda.errors import ModelError
 from erda.methods.expected import Background, Expected, Fitted, NeverSeen
-from erda.methods.open_head import FEATURES, OpenHead, Pairs, compete, type_numbers
+from erda.methods.open_head import FEATURES, OpenHead, Pairs, leads, type_numbers
 from erda.methods.openness import TaughtPairs, _whitening, correction, fit_open_head, fitted_score
 
 DIM, TYPES = 8, ("DATE", "GPE", "PERSON")
@@ -194,10 +194,10 @@ def test_relations_of_a_marked_pair_share_one_probability(unlabelled: Unlabelled
     assert head.marked_confidences(np.zeros((0, 2)), like[:0]).shape == (0, 2)
 
 
-def test_half_of_the_lead_of_the_best_pair_counts_against_the_others() -> None:
-    scores = np.array([[1.0], [3.0], [5.0], [2.0]])
-    assert compete(scores, np.array([7, 7, 9, 7])).ravel().tolist() == [0, 3, 5, 1.5]
-    assert compete(scores[:0], np.zeros(0, dtype=int)).shape == (0, 1)
+def test_leads_are_those_of_the_best_pair_of_a_group() -> None:
+    log_odds = np.array([[1.0], [3.0], [5.0], [2.0]])
+    assert leads(log_odds, np.array([7, 7, 9, 7])).ravel().tolist() == [2, 0, 0, 1]
+    assert leads(log_odds[:0], np.zeros(0, dtype=int)).shape == (0, 1)
 
 
 def test_a_head_is_restored_from_its_arrays(unlabelled: Unlabelled, model: Fitted) -> None:

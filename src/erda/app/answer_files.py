@@ -325,8 +325,10 @@ def _in_turn(
     answer: Callable[[list[TextLine]], AnswerBatch], batches: Iterator[list[TextLine]]
 ) -> Iterator[AnswerBatch]:
     """Answer batches, one on each core; yield them in their order."""
+    from threadpoolctl import threadpool_limits
+
     n_threads = available_threads()
-    with ThreadPoolExecutor(n_threads) as pool:
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(n_threads) as pool:
         coming = deque(pool.submit(answer, batch) for batch in islice(batches, n_threads + 1))
         while coming:
             answered = coming.popleft().result()

@@ -171,7 +171,7 @@ class Version:
     def answer_texts(
         self, texts: Sequence[PairQuestions], *, top: int = TOP, min_confidence: float | None = None
     ) -> list[Extraction]:
-        """Answer the questions of several texts; the pairs of a sentence compete for each relation."""
+        """Answer the questions of several texts; pairs of a sentence with the same head compete."""
         found: dict[int, Extraction] = {}
         for tagged in (True, False):
             some = [(i, one) for i, one in enumerate(texts) if one.tagger.startswith("spacy:") == tagged]

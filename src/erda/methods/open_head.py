@@ -22,7 +22,6 @@ from erda.types import Example
 # 1 / (1 + number of examples). relations, near: logarithms of the number of relations and of the distance between the
 # entities. rare: log odds of entity types where below 0.
 FEATURES = ("score", "cosine", "own", "few score", "few own", "relations", "constant", "near", "rare")
-COMPETITION = 0.5  # of the lead of the best pair of a sentence
 OTHER_NAMES = {  # of types that taggers and datasets use
     "PER": "PERSON",
     "LOCATION": "LOC",
@@ -79,7 +78,7 @@ class OpenHead:
     weights: np.ndarray  # [2, dim, n_relations], corrections by judgements, of marked pairs and of text
     constant: np.ndarray  # [2, n_relations]
     marked: np.ndarray  # [1 + n_features], slope of the scores that relations share a probability by, then weights
-    text: np.ndarray  # [n_features], weights
+    text: np.ndarray  # [1 + n_features], weight of the lead of the best pair with the same head, then weights
     type_names: tuple[str, ...]  # the last field: all others are arrays
 
     def features(self, scores: np.ndarray, pairs: Pairs) -> np.ndarray:
@@ -93,8 +92,8 @@ class OpenHead:
         return np.stack([np.broadcast_to(part, score.shape) for part in parts], axis=-1)
 
     def log_odds(self, scores: np.ndarray, pairs: Pairs, *, in_text: bool) -> np.ndarray:
-        """Log odds that a relation holds, [n, n_relations]; those of a text, before its pairs `compete`."""
-        weights = self.text if in_text else self.marked[1:]
+        """Log odds that a relation holds, [n, n_relations]; those of a text, before its pairs compete."""
+        weights = (self.text if in_text else self.marked)[1:]
         shift = pairs.vectors @ self.weights[int(in_text)] + self.constant[int(in_text)]
         return np.asarray(self.features(scores, pairs) @ weights + shift)
 
@@ -103,17 +102,19 @@ class OpenHead:
     ) -> np.ndarray:
         """Confidences of pairs that a person marked, or of all pairs of some `sentences`, which are keys.
 
-        Pairs of a sentence compete; those with a pronoun change no answer about names. [n, n_relations]
+        Pairs of a sentence with the same head compete; those with a pronoun change no answer about names.
+        [n, n_relations]
         """
         pairs = Pairs.of(asked, vectors, self.type_names)
         if sentences is None:
             return self.marked_confidences(scores, pairs)
-        numbers = {sentence: number for number, sentence in enumerate(dict.fromkeys(sentences))}
-        groups, log_odds = np.array([numbers[one] for one in sentences]), self.log_odds(scores, pairs, in_text=True)
+        heads = [(sentence, one.head.span) for sentence, one in zip(sentences, asked, strict=True)]
+        numbers = {head: number for number, head in enumerate(dict.fromkeys(heads))}
+        groups, log_odds = np.array([numbers[head] for head in heads]), self.log_odds(scores, pairs, in_text=True)
         named = np.array([not (is_pronoun(one.head.name) or is_pronoun(one.tail.name)) for one in asked])
-        competing = compete(log_odds, groups)
-        competing[named] = compete(log_odds[named], groups[named])
-        return logistic(competing)
+        behind = leads(log_odds, groups)
+        behind[named] = leads(log_odds[named], groups[named])
+        return logistic(log_odds - self.text[0] * behind)
 
     def marked_confidences(self, scores: np.ndarray, pairs: Pairs) -> np.ndarray:
         """Confidences of pairs that a person marked: [n, n_relations].
@@ -160,14 +161,11 @@ def plain_type(name: str | None) -> str:
     return OTHER_NAMES.get(upper, upper)
 
 
-def compete(log_odds: np.ndarray, sentences: np.ndarray) -> np.ndarray:
-    """Log odds among the pairs of a sentence, [n, n_relations]; `sentences` [n] are numbers.
-
-    Half of the lead of the best pair of a sentence counts against the others, relation by relation.
-    """
-    best = np.full((int(sentences.max(initial=0)) + 1, log_odds.shape[1]), -np.inf)
-    np.maximum.at(best, sentences, log_odds)
-    return np.asarray(log_odds - COMPETITION * (best[sentences] - log_odds))
+def leads(log_odds: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Lead of the best pair of each pair's group, relation by relation: [n, n_relations]; `groups` [n] are numbers."""
+    best = np.full((int(groups.max(initial=0)) + 1, log_odds.shape[1]), -np.inf)
+    np.maximum.at(best, groups, log_odds)
+    return np.asarray(best[groups] - log_odds)
 
 
 def logistic(log_odds: np.ndarray) -> np.ndarray:

@@ -21,7 +21,7 @@ from erda.encoders.contract import Unlabelled, unit_rows
 from erda.methods.expected import Fitted
 from erda.methods.open_head import FEATURES, OpenHead, Pairs, logistic, plain_type
 
-SCORE = Path(__file__).with_name("open_score.json")  # written by `tools/fit_open_score.py`
+SCORE = Path(__file__).with_name("open_score.json")  # of `tools/fit_open_score.py` and `tools/fit_competition.py`
 TYPE_PRIOR = 0.5  # number of unlabelled pairs that are added to the types of the examples
 BY_HAND = 20.0  # number of examples that types set by hand count for
 N_SPREAD = 2_000  # pairs of the sample that scores are compared with
@@ -75,7 +75,7 @@ def fit_open_head(
         np.zeros((2, len(unlabelled.mean), len(taught))),
         np.zeros((2, len(taught))),
         np.array([fitted_score()["marked"]["share"] / usual_gap(model, unlabelled), *weights_of("marked")]),
-        weights_of("text"),
+        np.array([fitted_score()["competition"]["weight"], *weights_of("text")]),
         unlabelled.type_names,
     )
     against = [Pairs.joined([one.counterexamples, *([unrelated] if unrelated else [])]) for one in taught]
