@@ -1,6 +1,8 @@
-"""Fit how much the best pair with the same head counts against the other pairs of its sentence; add it to `SCORE`.
+"""Fit how much the best pair with the same head counts against the other pairs of its sentence; add it to the score.
 
 python tools/fit_competition.py FOLDER --tagger FOLDER    vectors of benchmarks/opentext.py; a spaCy pipeline
+python tools/fit_competition.py ... --folds redocred-B --score a.json    for a score without the fold redocred-A
+python tools/fit_competition.py ... --among sentence      print the weight if all pairs of a sentence compete
 
 Relations of the folds redocred-A and redocred-B are taught, and all pairs of the documents of redocred-test are asked.
 The encoder must not have read their labels, so FOLDER holds vectors of `minilm`, with statistics
@@ -26,7 +28,7 @@ from erda.benchmark.run.loop import commit
 from erda.encoders import build_encoder
 from erda.encoders.contract import Unlabelled, unit_rows
 from erda.errors import ErdaError
-from erda.files import write_json
+from erda.methods import openness
 from erda.methods.open_head import Pairs, leads
 from erda.methods.openness import SCORE, TaughtPairs, fit_open_head, fitted_score
 from erda.methods.posterior import Posterior
@@ -62,19 +64,22 @@ def typed_pairs(questions: Sequence[data.Question], tagger: Path) -> list[Exampl
 
 
 def draws(
-    encoder: data.VectorEncoder, unlabelled: Unlabelled, questions: Sequence[data.Question], pairs: Pairs
+    encoder: data.VectorEncoder,
+    unlabelled: Unlabelled,
+    questions: Sequence[data.Question],
+    pairs: Pairs,
+    *,
+    groups: np.ndarray,
+    folds: Sequence[str],
 ) -> Iterator[Asked]:
-    """Teach each draw, and ask about all pairs that are clear."""
+    """Teach each draw, and ask about all pairs that are clear; those of a group compete."""
     known = data.relations("redoc41")
-    places: dict[object, int] = {}
-    heads = ((one.document, one.sentence, one.example.head.span) for one in questions)
-    groups = np.array([places.setdefault(head, len(places)) for head in heads])
     teaching = defaultdict[str, list[Example]](list)
     for example in encoder.load("redoc41"):
         if data.letters(example.tokens) not in data.sentences_in("test"):
             teaching[str(example.relation)].append(example)
     nothing = Pairs(np.zeros((0, encoder.dim)), np.zeros((0, 2), int), np.zeros((0, 2), int))
-    for fold in FOLDS:
+    for fold in folds:
         gold = {
             name: np.array([int(name in one.holds) - int(name in one.ignored) for one in questions])
             for name in data.fold(fold)
@@ -125,7 +130,13 @@ def main() -> None:
         "--tagger", type=Path, required=True, help="folder of a spaCy pipeline (erda data get entities)"
     )
     parser.add_argument("--vectors", type=Path, help="keep the vectors of all pairs in this file, .npy")
+    parser.add_argument("--folds", nargs="+", default=FOLDS, choices=FOLDS)
+    parser.add_argument(
+        "--score", type=Path, default=SCORE, help="file of tools/fit_open_score.py (default: the packaged)"
+    )
+    parser.add_argument("--among", default="head", choices=("head", "sentence"))
     options = parser.parse_args()
+    openness.SCORE = options.score
     encoder, questions = data.VectorEncoder(options.folder), list(data.questions_of(data.read_documents("test")))
     unlabelled, pairs = encoder.unlabelled(), typed_pairs(questions, options.tagger)
     if unlabelled is None:
@@ -137,20 +148,23 @@ def main() -> None:
         if options.vectors:
             np.save(options.vectors, vectors)
     asked = Pairs.of(pairs, unit_rows(vectors.astype(np.float32)), unlabelled.type_names)
-    weight, slope, constant = fitted(list(draws(encoder, unlabelled, questions, asked)))
+    numbers: dict[object, int] = {}
+    by_head = options.among == "head"
+    places = ((one.document, one.sentence, one.example.head.span if by_head else None) for one in questions)
+    groups = np.array([numbers.setdefault(place, len(numbers)) for place in places])
+    weight, slope, constant = fitted(
+        list(draws(encoder, unlabelled, questions, asked, groups=groups, folds=options.folds))
+    )
     print(f"weight {weight:.3f}, slope {slope:.3f}, constant {constant:.3f}")
-    about = {
-        "weight": round(weight, 3),
-        "made_by": "tools/fit_competition.py",
-        "commit": commit(),
-        "encoder": encoder.spec.name,
-    }
-    write_json(SCORE, fitted_score() | {"competition": about | {"folds": list(FOLDS)}})
-    print(json.dumps(fitted_score(), indent=1))
+    if by_head:
+        made = {"made_by": "tools/fit_competition.py", "commit": commit(), "encoder": encoder.spec.name}
+        competition = {"weight": round(weight, 3), **made, "folds": list(options.folds)}
+        score = fitted_score() | {"competition": competition}
+        options.score.write_text(json.dumps(score, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
     try:
         main()
-    except ErdaError as fault:
+    except (ErdaError, OSError) as fault:
         raise SystemExit(str(fault)) from None

@@ -1,9 +1,8 @@
 """Sanity sentences: three relations taught by five sentences each, true questions, and some that hold none of them.
 
 Written by hand for this repository in November 2026, after the complaint that "[[Apple]] hired {{Tim Cook}} as CEO." is
-answered with "founded by". They come from no dataset. One constant of the operating point (`FEW_RELATIONS`) follows
-`TRUE` and `NOTHING_HOLDS`, so these guard against regressions only. `FRESH_TRUE` and `FRESH_NOTHING_HOLDS` were written
-before the operating point that they check, and nothing was adjusted to them.
+answered with "founded by". They come from no dataset. An earlier score followed `TRUE` and `NOTHING_HOLDS`; nothing was
+adjusted to `FRESH_TRUE` and `FRESH_NOTHING_HOLDS`, and the present score follows none of them.
 """
 
 TAUGHT = {
