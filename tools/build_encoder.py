@@ -40,7 +40,7 @@ NAME = "open"
 def build(weights: Path, pairs: Path, vectors: Path | None) -> None:
     """Write graph, tokenizer, description, statistics of unlabelled pairs and the training's record."""
     out, tagged = packaged_folder(NAME), TaggedPairs.read(pairs)
-    graph_builder().pack_weights(TrainedWeights.load(weights)).write(out)
+    graph_builder().pack_weights(TrainedWeights.load(weights), measured=True).write(out)
     given = np.load(vectors)["vectors"] if vectors else None
     write_statistics(build_encoder(NAME), tagged, out, vectors=given)
     shutil.copyfile(weights / REPORT_FILE, out / REPORT_FILE)
@@ -96,9 +96,9 @@ def _linears(graph: onnx.GraphProto, values: Mapping[str, torch.Tensor]) -> Iter
             yield values[node.input[1]], values[node.input[2]]
         elif node.op_type == "MatMulIntegerToFloat":
             whole, scale, states = values[node.input[1]], values[node.input[3]], made[made[node.input[0]].input[0]]
-            evened = values[states.input[1]] if states.op_type == "Mul" else 1.0
+            columns = values[states.input[1]] if states.op_type == "Mul" else 1.0  # 1 / scale of each column
             bias = next(values[name] for at, name in added if at > place)
-            yield whole.T * scale[:, None] * evened, bias
+            yield whole.T * scale[:, None] * columns, bias
 
 
 def check(weights: Path) -> None:

@@ -72,7 +72,7 @@ def draws(
     groups: np.ndarray,
     folds: Sequence[str],
 ) -> Iterator[Asked]:
-    """Teach each draw, and ask about all pairs that are clear; those of a group compete."""
+    """Teach each draw, and ask about all pairs but ignored ones (`Question.ignored`); those of a group compete."""
     known = data.relations("redoc41")
     teaching = defaultdict[str, list[Example]](list)
     for example in encoder.load("redoc41"):

@@ -1,7 +1,8 @@
 """Fit the weights of the open score on relations that an encoder was not trained on; write `open_score.json`.
 
 python tools/fit_open_score.py A=redocred-A B=redocred-B F=fewrel-40           # folders of vectors, and their folds
-python tools/fit_open_score.py B=redocred-B F=fewrel-40 --without redocred-A --out a.json   # to measure that fold
+python tools/fit_open_score.py B=redocred-B F=fewrel-40 --without redocred-A --out a.json   # to measure that fold;
+    # then tools/fit_competition.py ... --folds redocred-B --score a.json
 python tools/fit_open_score.py ... --ablation                                  # what each feature is worth
 
 benchmarks/opentext.py makes the vectors. Draws of 1 to 30 relations are taught by 1 to 20 sentences each, and
@@ -9,7 +10,7 @@ asked the same questions after each number of sentences. Every draw and number h
 `text`: other sentences of the relations, against unlabelled pairs of Wikipedia, which no training reads as negatives. A
 relation holds in some of them, as often as in redocred-test (`prior`), so the likelihood is that of a mixture.
 `marked`: a known relation holds in half of the questions; the others are about other relations of the fold, or none.
-Nothing of redocred-dev or of a test set is read.
+Nothing of redocred-dev or of a test set is read. The weight of the competition in text is copied from the present score.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count, islice
@@ -18,7 +20,8 @@ from toy_extractor import QUESTIONS, taught
 from erda.app import answer_files
 from erda.app.answer_files import AnswerBatch, FileQuestions, ask_rows, ask_text, write_answers
 from erda.app.extractor import Extractor
-from erda.errors import SettingsError
+from erda.encoders.contract import embedded_one
+from erda.errors import DataError, SettingsError
 
 
 @pytest.fixture
@@ -237,3 +240,32 @@ def test_a_sentence_that_is_too_long_spoils_its_own_line_only(
     asking = ask_text(extractor.version, tmp_path / "long.txt", names, pairs="all")
     rows = [row for batch in asking.batches() for row in batch.rows]
     assert [(row["line"], "error" in row) for row in rows] == [(1, False)] * 2 + [(2, True)] + [(3, False)] * 2
+
+
+def test_batches_are_answered_in_turn() -> None:
+    """Rows keep their order; a fault of the reader comes after the rows before it; stopping ends running batches."""
+
+    def read(n: int) -> Iterator[list[int]]:
+        yield from ([number] for number in range(n))
+        raise DataError("line 9: cut off.")
+
+    def answer(batch: list[int]) -> int:
+        time.sleep(0.01 * (batch[0] % 3))
+        return batch[0]
+
+    answers = answer_files._in_turn(answer, read(7))  # type: ignore[arg-type, var-annotated]
+    assert list(islice(answers, 7)) == list(range(7))
+    with pytest.raises(DataError, match="cut off"):
+        next(answers)
+
+    def endless(batch: list[int]) -> int:
+        while batch[0]:
+            embedded_one()
+            time.sleep(0.001)
+        return 0
+
+    answers = answer_files._in_turn(endless, read(7))  # type: ignore[arg-type]
+    assert next(answers) == 0
+    threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        next(answers)

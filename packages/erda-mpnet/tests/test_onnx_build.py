@@ -15,7 +15,7 @@ from erda.app.export import _packed
 from erda.corpus.similarity import SimilarityModel
 from erda.encoders import TransformerSettings, build_encoder
 from erda.encoders.adapter import TrainedWeights
-from erda.encoders.contract import Encoder, UnlabelledFile, save_unlabelled
+from erda.encoders.contract import Encoder, UnlabelledFile, save_unlabelled, unit_rows
 from erda.encoders.frozen import FrozenCache
 from erda.encoders.onnx_encoder import OnnxEncoder, read_about
 from erda.encoders.tokens import shared_runs
@@ -58,8 +58,12 @@ def test_the_pairs_of_a_sentence_share_a_run_if_marks_are_levitated(folders: dic
         together, build(folders[kind], "torch", mode="levitated").embed([*pairs, LONG]), atol=1e-4
     )
     np.testing.assert_allclose(together[:1], found.embed(pairs[:1]), atol=1e-5)
-    whole = build(folders[kind], "onnx-int8", mode="levitated").embed([*pairs, LONG])
-    assert ((whole * together).sum(1) / np.linalg.norm(whole, axis=1) / np.linalg.norm(together, axis=1)).min() > 0.98
+    settings = TransformerSettings(mode="levitated", trained_layers=0, engine="onnx-int8")
+    packed = onnx_build.pack_encoder(folders[kind], settings, weights=None, measured=True)
+    measured = OnnxEncoder(packed.about, lambda: packed, found.spec)
+    for one in (build(folders[kind], "onnx-int8", mode="levitated"), measured):
+        whole = unit_rows(one.embed([*pairs, LONG]))
+        assert (whole * unit_rows(together)).sum(axis=1).min() > 0.98
 
 
 @pytest.mark.parametrize("engine", ["onnx", "onnx-int8"])

@@ -14,13 +14,14 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryFile
+from threading import Event
 from typing import Any
 
 from erda.answers import Pairs, by_relation
@@ -33,7 +34,7 @@ from erda.data.formats.annotation_tools import brat_files
 from erda.data.formats.csv_examples import CSV_END, MOST_ROWS, csv_line, without_formula
 from erda.data.formats.row_collector import Rejected, RowReader, SourceRow
 from erda.data.own_data import own_format
-from erda.encoders.contract import sharing
+from erda.encoders.contract import sharing, watched
 from erda.encoders.onnx_encoder import available_threads
 from erda.errors import DataError, SettingsError, WriteError, require
 from erda.files import cannot_write, check_output, refuse_existing, whole_file, write_bytes, write_lines
@@ -279,8 +280,7 @@ def ask_text(
             yield some
 
     def answer(lines: Sequence[TextLine]) -> AnswerBatch:
-        with sharing():  # a core for each batch: Python code of one runs while ONNX Runtime encodes another
-            return _answer_lines(version, ask(lines), pairs, min_confidence)
+        return _answer_lines(version, ask(lines), pairs, min_confidence)
 
     return FileQuestions(path, (path,), lambda: _in_turn(answer, batches()), TEXT_COLUMNS)
 
@@ -324,16 +324,42 @@ def _read(row: SourceRow | Unread) -> tuple[int, Example | Unread]:
 def _in_turn(
     answer: Callable[[list[TextLine]], AnswerBatch], batches: Iterator[list[TextLine]]
 ) -> Iterator[AnswerBatch]:
-    """Answer batches, one on each core; yield them in their order."""
-    from threadpoolctl import threadpool_limits
+    """Answer batches and yield them in their order: the first on all cores, then one on each core.
+
+    So the Python code of one batch runs while ONNX Runtime encodes another. If the reader fails, the batches before are
+    yielded first.
+    """
+    yield from map(answer, islice(batches, 1))
+    stopped = Event()
+
+    def check(_: int) -> None:
+        if stopped.is_set():
+            raise KeyboardInterrupt
+
+    def answered(batch: list[TextLine]) -> AnswerBatch:
+        with sharing(), watched(check):
+            return answer(batch)
+
+    def submitted() -> Iterator[Future[AnswerBatch]]:
+        try:
+            for batch in batches:
+                yield pool.submit(answered, batch)
+        except Exception as fault:
+            failed = Future[AnswerBatch]()
+            failed.set_exception(fault)
+            yield failed
 
     n_threads = available_threads()
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(n_threads) as pool:
-        coming = deque(pool.submit(answer, batch) for batch in islice(batches, n_threads + 1))
+    pool, ahead = ThreadPoolExecutor(n_threads), submitted()
+    try:
+        coming = deque(islice(ahead, n_threads + 1))
         while coming:
-            answered = coming.popleft().result()
-            coming.extend(pool.submit(answer, batch) for batch in islice(batches, 1))
-            yield answered
+            done = coming.popleft().result()
+            coming.extend(islice(ahead, 1))
+            yield done
+    finally:
+        stopped.set()
+        pool.shutdown(cancel_futures=True)
 
 
 def _answer_lines(version: Version, asked: Sequence[Asked], pairs: Pairs, least: float | None) -> AnswerBatch:

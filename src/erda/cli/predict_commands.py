@@ -95,6 +95,8 @@ def run_predict(options: argparse.Namespace) -> None:
 
 def run_extract(options: argparse.Namespace) -> None:
     """Extract from a text; print or write the answers."""
+    from threadpoolctl import threadpool_limits
+
     from erda.app.answer_files import ask_text
     from erda.app.entities import find_tagger
     from erda.app.questions import GIVEN, NAMES
@@ -106,6 +108,7 @@ def run_extract(options: argparse.Namespace) -> None:
     if options.aliases and options.out is None:
         raise SettingsError("--aliases: only a graph has them; add --out FILE.graphml.")
     version = open_store(options).version
+    threadpool_limits(1, "blas")  # a core for each batch
     with input_file(options.file, plain=True) as path:
         asked = chosen(options, "pairs", "pronouns", "min_confidence", "columns")
         answered = _answer(ask_text(version, path, names, **asked), options)

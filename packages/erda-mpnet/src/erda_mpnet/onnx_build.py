@@ -7,11 +7,13 @@ operators where their CPU kernels are faster. Each run takes one sentence withou
 
 In int8, the weights of linear layers have one scale per output. Inputs are quantised in one of two ways:
 
-- rows: at run time, each row is divided by its largest absolute value, and the output is multiplied by it. In mode
-  `markers` for all layers but queries, keys and values, which are computed in 32 bits; in mode `levitated` only after
-  the activation, whose outliers differ from row to row.
-- columns: before, each column is divided by a power of its largest absolute value in sentences of the embedded dataset,
-  and the weights are multiplied by it. A few columns are ten times as large as the others, in all sentences.
+- rows: at run time, each row is divided by its largest absolute value, and the output is multiplied by it. Queries,
+  keys and values are computed in 32 bits.
+- columns, for graphs that ship as files (`measured`): each column is divided by a power of its largest absolute value
+  in sentences of the embedded dataset, and the weights are multiplied by it, in queries, keys and values too. A few
+  columns are ten times as large as the others, in all sentences. Inputs after the activation, whose outliers differ
+  from row to row, keep one scale per row. What is measured depends on the machine, so graphs that users build have rows
+  alone: their fingerprint is the same everywhere.
 
 In mode `levitated` no row depends on another one. Weights use 7 bits: on x86 without VNNI, the sum of two products (255
 x 127 x 2) would saturate at 16 bits. Word vectors are stored in 8 bits with one scale per word, everything else in half
@@ -61,7 +63,7 @@ LARGEST = 63  # largest int8 weight: 255 x 63 x 2 fits into 16 bits
 LARGEST_WORD = 127  # largest entry of an int8 word vector
 TINY = np.array(1e-9, dtype=np.float32)
 N_SAMPLE = 100  # sentences that the ranges of inputs are measured on
-EVENED = 0.6  # power of a column's largest value that it is divided by
+COLUMN_POWER = 0.6  # of a column's largest value, that it is divided by
 ROOM = 1.05  # for values beyond those of the sample
 HIDDEN = -60  # added to hidden scores of attention; below -87, exponentials are denormal numbers, which are slow
 
@@ -85,9 +87,14 @@ def open_onnx(
 
 
 def pack_encoder(
-    folder: ModelFolder, settings: TransformerSettings, *, weights: TrainedWeights | None, made_from: str = ""
+    folder: ModelFolder,
+    settings: TransformerSettings,
+    *,
+    weights: TrainedWeights | None,
+    made_from: str = "",
+    measured: bool = False,
 ) -> PackedEncoder:
-    """Build the files of an encoder from its weights."""
+    """Build the files of an encoder from its weights; `measured`: with one scale per column."""
     engine = f"engine '{settings.engine}': it runs"
     if settings.mode == "paper" or settings.trained_layers or settings.projection or settings.precision != "fp32":
         expected = "expected mode 'markers' or 'levitated', trained_layers 0, projection 0, precision 'fp32'"
@@ -97,7 +104,9 @@ def pack_encoder(
     if not encoder.layers.splits or config.hidden_act != "gelu":
         shape = f"'{config.model_type}' ({config.hidden_act})"
         raise SettingsError(f"{engine} BERT, RoBERTa and MPNet, not {shape}; use engine 'torch'.")
-    graph = build_graph(encoder, int8=settings.engine != "onnx")
+    ranges = _input_ranges(encoder) if measured else None
+    levitated, int8 = settings.mode == "levitated", settings.engine != "onnx"
+    graph = _Graph(levitated, int8, ranges).build(encoder.layers, tokenizer.limit)
     files = {GRAPH: graph, TOKENIZER: tokenizer.to_json().encode()}
     about = AboutEncoder(
         version=VERSION,
@@ -117,10 +126,11 @@ def pack_encoder(
     return PackedEncoder(about, files[GRAPH], files[TOKENIZER])
 
 
-def pack_weights(weights: TrainedWeights) -> PackedEncoder:
-    """Build the int8 files of an encoder from the weights of `erda corpus train`."""
+def pack_weights(weights: TrainedWeights, *, measured: bool = False) -> PackedEncoder:
+    """Build the int8 files of an encoder from the weights of `erda corpus train`; `measured` as in `pack_encoder`."""
     settings = TransformerSettings(mode=weights.mode, trained_layers=0, engine="onnx-int8")
-    return pack_encoder(find_model(weights.base.name), settings, weights=weights, made_from=weights.fingerprint)
+    folder, made_from = find_model(weights.base.name), weights.fingerprint
+    return pack_encoder(folder, settings, weights=weights, made_from=made_from, measured=measured)
 
 
 def get_packaged(name: str, *, say: Callable[[str], None]) -> Path:
@@ -147,18 +157,11 @@ def get_packaged(name: str, *, say: Callable[[str], None]) -> Path:
 # -- the graph -------------------------------------------------------------------------------------------------------
 
 
-def build_graph(encoder: TransformerEncoder, *, int8: bool) -> bytes:
-    """Serialise the graph of an encoder."""
-    levitated = encoder.mode == "levitated"
-    ranges = _input_ranges(encoder) if int8 and levitated else ()
-    return _Graph(levitated, int8, ranges).build(encoder.layers, encoder.tokenizer.limit)
-
-
 def _input_ranges(encoder: TransformerEncoder) -> list[np.ndarray]:
     """Smallest and largest inputs of each layer that quantises columns, in the order of the graph: [2, in] each."""
-    plain = _Graph(levitated=True)
+    plain = _Graph(levitated=True, ranges=())
     model = onnx.load_model_from_string(plain.build(encoder.layers, encoder.tokenizer.limit))
-    model.graph.output.extend(_value(name, TensorProto.FLOAT, "rows", "in") for name in plain.columns)
+    model.graph.output.extend(_value(name, TensorProto.FLOAT, f"rows {name}", "in") for name in plain.columns)
     session, found = open_session(model.SerializeToString()), list[list[np.ndarray]]()
     for pieces in encoder.tokenizer.encode(load_dataset("atlas").train[:N_SAMPLE]):
         inputs = session.run(plain.columns, graph_inputs([pieces], "levitated"))
@@ -170,11 +173,12 @@ def _input_ranges(encoder: TransformerEncoder) -> list[np.ndarray]:
 class _Graph:
     """Nodes and constants; each method adds some and returns the name of their output.
 
-    `columns` are the inputs of the layers that quantise columns, `ranges` their ranges.
+    `columns` are the inputs of the layers that quantise columns, `ranges` their ranges; None if no layer does.
     """
 
-    def __init__(self, levitated: bool, int8: bool = False, ranges: Sequence[np.ndarray] = ()) -> None:
-        self.int8, self.levitated, self.ranges = int8, levitated, iter(ranges)
+    def __init__(self, levitated: bool, int8: bool = False, ranges: Sequence[np.ndarray] | None = None) -> None:
+        self.int8, self.levitated = int8, levitated
+        self.has_columns, self.ranges = ranges is not None, iter(ranges or ())
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
         self.columns: list[str] = []
@@ -236,8 +240,8 @@ class _Graph:
     def _layer(self, layers: LayeredModel, layer: Any, states: str, bias: str, *, last: bool) -> str:
         """One layer: [length, hidden] -> [length, hidden]; the last layer only at the two marks: [2, hidden]."""
         attention, query, key, value = _attention(layers, layer)
-        project = self._columns if self.levitated else self._exact
-        linear = self._columns if self.levitated else self._rows
+        project = self._columns if self.has_columns else self._exact
+        linear = self._columns if self.has_columns else self._rows
         if last:
             here = self._add("Gather", states, "marks")
             bias = bias and self._add("Gather", bias, "marks", axis=1)
@@ -286,12 +290,12 @@ class _Graph:
             return self._exact(states, *linears)
         weight, bias = _side_by_side(linears)
         low, high = next(self.ranges)
-        evened = np.maximum(np.maximum(-low, high), TINY) ** EVENED
-        low, high = (low / evened).min(), (high / evened).max()
+        column_scale = np.maximum(np.maximum(-low, high), TINY) ** COLUMN_POWER
+        low, high = (low / column_scale).min(), (high / column_scale).max()
         step = np.float32((high - low) / 254)
         fixed = self._constant(np.array(step)), self._constant(np.array(np.rint(-low / step), np.uint8))
-        whole, scales = self._whole(weight * evened)
-        states = self._add("QuantizeLinear", self._add("Mul", states, self._constant(1 / evened)), *fixed)
+        whole, scales = self._whole(weight * column_scale)
+        states = self._add("QuantizeLinear", self._add("Mul", states, self._constant(1 / column_scale)), *fixed)
         product = self._add("MatMulIntegerToFloat", states, whole, fixed[0], scales, fixed[1], domain=RUNTIME)
         return self._add("Add", product, self._constant(bias))
 
