@@ -10,7 +10,7 @@ asked the same questions after each number of sentences. Every draw and number h
 `text`: other sentences of the relations, against unlabelled pairs of Wikipedia, which no training reads as negatives. A
 relation holds in some of them, as often as in redocred-test (`prior`), so the likelihood is that of a mixture.
 `marked`: a known relation holds in half of the questions; the others are about other relations of the fold, or none.
-Nothing of redocred-dev or of a test set is read. The weight of the competition in text is copied from the present score.
+Nothing of redocred-dev or of a test set is read. The weight of the competition is copied from the present score.
 """
 
 from __future__ import annotations
