@@ -253,7 +253,7 @@ def test_batches_are_answered_in_turn() -> None:
         time.sleep(0.01 * (batch[0] % 3))
         return batch[0]
 
-    answers = answer_files._in_turn(answer, read(7))  # type: ignore[arg-type, var-annotated]
+    answers = answer_files._in_turn(answer, read(7))
     assert list(islice(answers, 7)) == list(range(7))
     with pytest.raises(DataError, match="cut off"):
         next(answers)
@@ -264,7 +264,7 @@ def test_batches_are_answered_in_turn() -> None:
             time.sleep(0.001)
         return 0
 
-    answers = answer_files._in_turn(endless, read(7))  # type: ignore[arg-type]
+    answers = answer_files._in_turn(endless, read(7))
     assert next(answers) == 0
     threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGINT]).start()
     with pytest.raises(KeyboardInterrupt):

@@ -22,7 +22,7 @@ from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryFile
 from threading import Event
-from typing import Any
+from typing import Any, TypeVar
 
 from erda.answers import Pairs, by_relation
 from erda.app.entities import Entities
@@ -53,6 +53,8 @@ TEXT_COLUMNS = (*COLUMNS[:5], *PLACES, *MENTIONS, *COLUMNS[5:])  # of answers ab
 INPUT = "input"
 _GROUP = 1 << 16  # rows per row group of a Parquet file
 Asked = tuple[TextLine, PairQuestions | str]  # a line with its questions or its error
+Batch = TypeVar("Batch")
+Answered = TypeVar("Answered")
 Writer = Callable[[Path, Iterable[PlainRow], Sequence[str]], None]  # the last are the columns of a table
 
 
@@ -321,9 +323,7 @@ def _read(row: SourceRow | Unread) -> tuple[int, Example | Unread]:
         return row.line, Unread(row.line, f"{row.where}{fault}", row.id() or None)
 
 
-def _in_turn(
-    answer: Callable[[list[TextLine]], AnswerBatch], batches: Iterator[list[TextLine]]
-) -> Iterator[AnswerBatch]:
+def _in_turn(answer: Callable[[Batch], Answered], batches: Iterator[Batch]) -> Iterator[Answered]:
     """Answer batches and yield them in their order: the first on all cores, then one on each core.
 
     So the Python code of one batch runs while ONNX Runtime encodes another. If the reader fails, the batches before are
@@ -336,16 +336,16 @@ def _in_turn(
         if stopped.is_set():
             raise KeyboardInterrupt
 
-    def answered(batch: list[TextLine]) -> AnswerBatch:
+    def answered(batch: Batch) -> Answered:
         with sharing(), watched(check):
             return answer(batch)
 
-    def submitted() -> Iterator[Future[AnswerBatch]]:
+    def submitted() -> Iterator[Future[Answered]]:
         try:
             for batch in batches:
                 yield pool.submit(answered, batch)
         except Exception as fault:
-            failed = Future[AnswerBatch]()
+            failed = Future[Answered]()
             failed.set_exception(fault)
             yield failed
 

@@ -9,11 +9,10 @@ In int8, the weights of linear layers have one scale per output. Inputs are quan
 
 - rows: at run time, each row is divided by its largest absolute value, and the output is multiplied by it. Queries,
   keys and values are computed in 32 bits.
-- columns, for graphs that ship as files (`measured`): each column is divided by a power of its largest absolute value
-  in sentences of the embedded dataset, and the weights are multiplied by it, in queries, keys and values too. A few
-  columns are ten times as large as the others, in all sentences. Inputs after the activation, whose outliers differ
-  from row to row, keep one scale per row. What is measured depends on the machine, so graphs that users build have rows
-  alone: their fingerprint is the same everywhere.
+- columns, for graphs that ship (`measured`): each column is divided by a power of its largest absolute value in
+  sentences of the embedded dataset, and the weights are multiplied by it, in queries, keys and values too. A few
+  columns are ten times as large as the others, in all sentences. Inputs after the activation, whose outliers differ,
+  keep one scale per row. Scales depend on the machine a little, so graphs that users build have rows alone.
 
 In mode `levitated` no row depends on another one. Weights use 7 bits: on x86 without VNNI, the sum of two products (255
 x 127 x 2) would saturate at 16 bits. Word vectors are stored in 8 bits with one scale per word, everything else in half
