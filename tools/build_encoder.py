@@ -33,17 +33,18 @@ from erda.encoders.onnx_encoder import PackedEncoder, packaged_folder
 from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import find_model, graph_builder, origin
 from erda.errors import ErdaError
+from erda.files import read_bytes, write_bytes
 
 NAME = "open"
 
 
 def build(weights: Path, pairs: Path, vectors: Path | None) -> None:
     """Write graph, tokenizer, description, statistics of unlabelled pairs and the training's record."""
-    out, tagged = packaged_folder(NAME), TaggedPairs.read(pairs)
+    out, tagged, report = packaged_folder(NAME), TaggedPairs.read(pairs), read_bytes(weights / REPORT_FILE)
     graph_builder().pack_weights(TrainedWeights.load(weights), measured=True).write(out)
     given = np.load(vectors)["vectors"] if vectors else None
     write_statistics(build_encoder(NAME), tagged, out, vectors=given)
-    shutil.copyfile(weights / REPORT_FILE, out / REPORT_FILE)
+    write_bytes(out / REPORT_FILE, report)
     for path in sorted(out.iterdir()):
         content = path.read_bytes()
         print(f"{path.name:16} {len(content) / 1e6:6.1f} MB  sha256 {hashlib.sha256(content).hexdigest()}")

@@ -29,6 +29,7 @@ from scipy.optimize import minimize
 
 from erda.benchmark.run.loop import commit
 from erda.encoders.contract import Unlabelled
+from erda.errors import ErdaError
 from erda.methods.open_head import FEATURES, OpenHead, Pairs
 from erda.methods.openness import N_SPREAD, SCORE, TaughtPairs, fit_open_head, fitted_score, usual_gap
 from erda.methods.posterior import Posterior
@@ -232,4 +233,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except ErdaError as fault:
+        raise SystemExit(str(fault)) from None
