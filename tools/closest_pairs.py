@@ -54,7 +54,8 @@ def main() -> None:
     rows = PairRows.load(options.labelled)
     if UNRELATED not in rows.relation or not 0 < options.share <= 1:
         raise SystemExit(f"{options.labelled}: needs pairs without a relation, and a share above 0 and at most 1.")
-    close = closeness(load_similarity(adapter_folder(SHIPPED, base="mpnet"), device=options.device), rows)
+    dtype = "bfloat16" if options.device == "cuda" else "float32"
+    close = closeness(load_similarity(adapter_folder(SHIPPED, base="mpnet"), device=options.device, dtype=dtype), rows)
     kept = closest(rows.relation, close, options.share)
     columns = {name: getattr(rows, name)[kept] for name in COLUMNS}
     replace(rows, sentences=rows.sentences.take(kept), **columns).save(options.out)

@@ -4,10 +4,10 @@ python tools/labelled_rows.py --out labelled.jsonl.gz                        # f
 python tools/labelled_rows.py --without redocred-A fewrel-40 --out a.jsonl.gz    # folds of benchmarks/folds.json
 
 Relations: FewRel without the test and validation sentences of its splits, redoc41 without the documents of
-redocred-dev, and the pairs of redocred-test that have exactly one relation. `no_relation`: pairs of redocred-test with
-no relation in their document; labelled pairs with head and tail exchanged, unless the relation is symmetric or has an
-inverse; and labelled sentences that are denied or doubted by added words. Relations of a fold, their inverses, and
-pairs that also have one of them are left out.
+redocred-dev, the pairs of redocred-test that have exactly one relation, and names of relations in sentences, as
+`Posterior` writes them. `no_relation`: pairs of redocred-test with no relation in their document; labelled pairs with
+head and tail exchanged, unless the relation is symmetric or has an inverse; and labelled sentences that are denied or
+doubted by added words. Relations of a fold, their inverses, and pairs that also have one of them are left out.
 """
 
 from __future__ import annotations
@@ -20,10 +20,14 @@ import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from erda.data.formats.jsonl_examples import read_relation_list
 from erda.files import data_folder, write_lines
+from erda.methods.posterior import sentences_of
+from erda.types import Example, Relation
 
 sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
 from opentext_data import questions_of
@@ -32,6 +36,7 @@ FOLDS = Path(__file__).parent.parent / "benchmarks" / "folds.json"
 NO_RELATION = "no_relation"
 SEED = 0
 EXCHANGED, DENIED = 0.5, 0.6  # share of labelled pairs that are also written with these changes
+NAMED = 0.1  # sentences of a relation's name, per labelled pair
 NEGATED, HEDGED = 0.4, 0.15  # shares of the denied: `not` or `never`, a doubting adverb; the others have a phrase
 MOST_DOUBTED = 25  # tokens of a sentence that a phrase in front of it can doubt
 # Relations whose exchanged pairs have a labelled relation; the folds' list of inverses is wider.
@@ -98,6 +103,15 @@ def measured_sentences(data: Path) -> set[str]:
     return found
 
 
+def row_of(example: Example, relation: str, *, source: str) -> dict[str, Any]:
+    """An example in the common format."""
+    places = {
+        side: {"name": entity.name, "id": None, "span": [entity.span.start, entity.span.end]}
+        for side, entity in (("head", example.head), ("tail", example.tail))
+    }
+    return {"tokens": list(example.tokens), **places, "relation": relation, "source": source}
+
+
 def labelled(data: Path) -> Iterator[dict[str, Any]]:
     """All labelled rows of the three datasets, and the pairs without a relation, in the common format."""
     for name in ("fewrel/full", "redoc41/examples"):
@@ -107,12 +121,8 @@ def labelled(data: Path) -> Iterator[dict[str, Any]]:
     for one in questions_of(documents(data, "test")):
         known = one.holds | one.ignored
         if len(known) <= 1 and one.holds == known:
-            places = {
-                side: {"name": entity.name, "id": None, "span": [entity.span.start, entity.span.end]}
-                for side, entity in (("head", one.example.head), ("tail", one.example.tail))
-            }
             relation = next(iter(known), NO_RELATION)
-            yield {"tokens": list(one.example.tokens), **places, "relation": relation, "source": "redocred-test"}
+            yield row_of(one.example, relation, source="redocred-test")
 
 
 def denied(row: dict[str, Any], draw: random.Random) -> dict[str, Any] | None:
@@ -137,6 +147,12 @@ def inserted(row: dict[str, Any], place: int, words: Sequence[str]) -> dict[str,
     return row | moved | {"tokens": tokens, "relation": NO_RELATION, "source": f"denied:{row['source']}"}
 
 
+def named(data: Path) -> list[Relation]:
+    """Relations of FewRel and redoc41, with names and descriptions."""
+    lists = [read_relation_list(data / name / "relations.json") for name in ("redoc41", "fewrel")]
+    return list({one.id: one for own in lists for one in own}.values())
+
+
 def written(data: Path, without: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield the rows of the training data."""
     folds = json.loads(FOLDS.read_text(encoding="utf-8"))
@@ -158,6 +174,11 @@ def written(data: Path, without: Sequence[str]) -> Iterator[dict[str, Any]]:
             yield row | exchanged | {"source": f"exchanged:{row['source']}"}
         if draw.random() < DENIED and (other := denied(row, draw)):
             yield other
+    counts = Counter(row["relation"] for row in kept)
+    for relation in named(data):
+        sentences = [*sentences_of(relation), *sentences_of(replace(relation, description=""))]
+        for example in draw.choices(sentences, k=round(NAMED * counts[relation.id])):
+            yield row_of(example, relation.id, source="name")
 
 
 def main() -> None:

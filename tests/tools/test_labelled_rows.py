@@ -31,6 +31,7 @@ def test_no_measured_sentence_and_no_relation_of_a_fold_is_in_the_training_data(
     rows, measured = list(written(data_folder(), ["fewrel-40"])), measured_sentences(data_folder())
     assert not any(letters(row["tokens"]) in measured for row in rows)
     assert not any(row["source"].startswith("re-docred:dev") for row in rows)
+    assert all("something" in row["tokens"] for row in rows if row["source"] == "name")
     held_out = json.loads(FOLDS.read_text())["folds"]["fewrel-40"]["held_out"]
     assert (
         len({row["relation"] for row in rows} - {NO_RELATION, *held_out}) == len({row["relation"] for row in rows}) - 1
