@@ -2,6 +2,7 @@
 
 python tools/build_encoder.py WEIGHTS --pairs FILE.json.gz    writes five files and prints their size and sha256
 python tools/build_encoder.py WEIGHTS --check                 compares its vectors with those of float32 PyTorch
+python tools/build_encoder.py WEIGHTS --ranges FILE.npy       the ranges of inputs alone, which open-mpnet comes with
 python tools/build_encoder.py WEIGHTS --recover               writes the weights of the packaged graph, rounded as there
 
 WEIGHTS is the folder that the command in `training.json` wrote; docs/similarity.md describes the training. The pairs
@@ -41,13 +42,23 @@ NAME = "open"
 def build(weights: Path, pairs: Path, vectors: Path | None) -> None:
     """Write graph, tokenizer, description, statistics of unlabelled pairs and the training's record."""
     out, tagged, report = packaged_folder(NAME), TaggedPairs.read(pairs), read_bytes(weights / REPORT_FILE)
-    graph_builder().pack_weights(TrainedWeights.load(weights), measured=True).write(out)
+    graph_builder().pack_weights(TrainedWeights.load(weights), ranges=ranges(weights)).write(out)
     given = np.load(vectors)["vectors"] if vectors else None
     write_statistics(build_encoder(NAME), tagged, out, vectors=given)
     write_bytes(out / REPORT_FILE, report)
     for path in sorted(out.iterdir()):
         content = path.read_bytes()
         print(f"{path.name:16} {len(content) / 1e6:6.1f} MB  sha256 {hashlib.sha256(content).hexdigest()}")
+
+
+def ranges(weights: Path) -> np.ndarray:
+    """Ranges of the inputs of the graph."""
+    trained = TrainedWeights.load(weights)
+    settings = TransformerSettings(mode=trained.mode)
+    found: np.ndarray = graph_builder().input_ranges(
+        TransformerEncoder(find_model(trained.base.name), settings, weights=trained)
+    )
+    return found
 
 
 def recover(out: Path) -> None:
@@ -121,11 +132,14 @@ def main() -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--pairs", type=Path, metavar="FILE", help="tagged pairs of tools/build_unlabelled.py --tag-only")
     what.add_argument("--check", action="store_true", help="compare with float32 instead of writing")
+    what.add_argument("--ranges", type=Path, metavar="FILE", help="write the ranges of inputs to this file instead")
     what.add_argument("--recover", action="store_true", help="write the packaged weights to this folder instead")
     parser.add_argument("--vectors", type=Path, help="vectors of the pairs, of tools/build_unlabelled.py --keep")
     options = parser.parse_args()
     if options.check:
         check(options.weights)
+    elif options.ranges:
+        np.save(options.ranges, ranges(options.weights))
     elif options.recover:
         recover(options.weights)
     else:

@@ -59,9 +59,10 @@ def test_the_pairs_of_a_sentence_share_a_run_if_marks_are_levitated(folders: dic
     )
     np.testing.assert_allclose(together[:1], found.embed(pairs[:1]), atol=1e-5)
     settings = TransformerSettings(mode="levitated", trained_layers=0, engine="onnx-int8")
-    packed = onnx_build.pack_encoder(folders[kind], settings, weights=None, measured=True)
-    measured = OnnxEncoder(packed.about, lambda: packed, found.spec)
-    for one in (build(folders[kind], "onnx-int8", mode="levitated"), measured):
+    ranges = onnx_build.input_ranges(TransformerEncoder(folders[kind], settings))
+    packed = onnx_build.pack_encoder(folders[kind], settings, weights=None, ranges=ranges)
+    by_columns = OnnxEncoder(packed.about, lambda: packed, found.spec)
+    for one in (build(folders[kind], "onnx-int8", mode="levitated"), by_columns):
         whole = unit_rows(one.embed([*pairs, LONG]))
         assert (whole * unit_rows(together)).sum(axis=1).min() > 0.98
 
@@ -136,19 +137,25 @@ def test_a_built_encoder_averages_layers_and_has_statistics(
     monkeypatch.setattr(onnx_build, "OPEN", own)
     monkeypatch.setattr(onnx_build, "find_model", lambda name: bert)
     monkeypatch.setattr(onnx_build, "packaged_folder", lambda name: built)
-    with pytest.raises(ModelError, match="no statistics of encoder 'open-mpnet'; reinstall erda-mpnet"):
+    with pytest.raises(ModelError, match="a file of encoder 'open-mpnet' is missing or damaged; reinstall erda-mpnet"):
         onnx_build.get_packaged("open-mpnet", say=said.append)
     shipped, made_with = PACKAGED / "open", read_about(PACKAGED / "open").fingerprint
     source = UnlabelledFile(shipped, made_with).read()
     assert source is not None
     save_unlabelled(own, source, pooled.fingerprint)
+    ranges = onnx_build.input_ranges(TransformerEncoder(bert, TransformerSettings(mode="levitated")))
+    np.save(own / onnx_build.RANGES, ranges)
     earlier = onnx_build.pack_weights(fresh)
     earlier.write(built)  # one layer
     for n_built in (1, 1):
         onnx_build.get_packaged("open-mpnet", say=said.append)
         assert sum("Building" in one for one in said) == n_built + 1
     about = read_about(built)
-    assert about.fingerprint == onnx_build.pack_weights(pooled).about.fingerprint != earlier.about.fingerprint
+    assert (
+        about.fingerprint
+        == onnx_build.pack_weights(pooled, ranges=ranges).about.fingerprint
+        != earlier.about.fingerprint
+    )
     copied = UnlabelledFile(built, about.fingerprint).read()
     assert copied is not None
     assert np.array_equal(source.centres, copied.centres)

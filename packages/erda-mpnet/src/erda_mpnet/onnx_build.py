@@ -9,10 +9,10 @@ In int8, the weights of linear layers have one scale per output. Inputs are quan
 
 - rows: at run time, each row is divided by its largest absolute value, and the output is multiplied by it. Queries,
   keys and values are computed in 32 bits.
-- columns, for graphs that ship (`measured`): each column is divided by a power of its largest absolute value in
+- columns, for encoders that come with `ranges`: each column is divided by a power of its largest absolute value in
   sentences of the embedded dataset, and the weights are multiplied by it, in queries, keys and values too. A few
   columns are ten times as large as the others, in all sentences. Inputs after the activation, whose outliers differ,
-  keep one scale per row. Scales depend on the machine a little, so graphs that users build have rows alone.
+  keep one scale per row.
 
 In mode `levitated` no row depends on another one. Weights use 7 bits: on x86 without VNNI, the sum of two products (255
 x 127 x 2) would saturate at 16 bits. Word vectors are stored in 8 bits with one scale per word, everything else in half
@@ -22,7 +22,7 @@ precision, which ONNX Runtime widens when it loads the file.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,7 @@ from erda.types import EncoderSpec
 
 BUILD_SECONDS = 300  # timeout for another process that builds the same encoder
 OPEN = Path(__file__).with_name("open")  # weights of `open-mpnet`, and statistics of their vectors
+RANGES = "ranges.npy"  # `input_ranges` of these weights
 OPSET, IR_VERSION = 20, 9  # of 2023: ONNX Runtime 1.18 and later read them
 RUNTIME = "com.microsoft"  # the domain of ONNX Runtime's own operators
 LARGEST = 63  # largest int8 weight: 255 x 63 x 2 fits into 16 bits
@@ -91,9 +92,9 @@ def pack_encoder(
     *,
     weights: TrainedWeights | None,
     made_from: str = "",
-    measured: bool = False,
+    ranges: np.ndarray | None = None,
 ) -> PackedEncoder:
-    """Build the files of an encoder from its weights; `measured`: with one scale per column."""
+    """Build the files of an encoder from its weights; with `input_ranges`, with one scale per column."""
     engine = f"engine '{settings.engine}': it runs"
     if settings.mode == "paper" or settings.trained_layers or settings.projection or settings.precision != "fp32":
         expected = "expected mode 'markers' or 'levitated', trained_layers 0, projection 0, precision 'fp32'"
@@ -103,7 +104,6 @@ def pack_encoder(
     if not encoder.layers.splits or config.hidden_act != "gelu":
         shape = f"'{config.model_type}' ({config.hidden_act})"
         raise SettingsError(f"{engine} BERT, RoBERTa and MPNet, not {shape}; use engine 'torch'.")
-    ranges = _input_ranges(encoder) if measured else None
     levitated, int8 = settings.mode == "levitated", settings.engine != "onnx"
     graph = _Graph(levitated, int8, ranges).build(encoder.layers, tokenizer.limit)
     files = {GRAPH: graph, TOKENIZER: tokenizer.to_json().encode()}
@@ -125,11 +125,11 @@ def pack_encoder(
     return PackedEncoder(about, files[GRAPH], files[TOKENIZER])
 
 
-def pack_weights(weights: TrainedWeights, *, measured: bool = False) -> PackedEncoder:
-    """Build the int8 files of an encoder from the weights of `erda corpus train`; `measured` as in `pack_encoder`."""
+def pack_weights(weights: TrainedWeights, *, ranges: np.ndarray | None = None) -> PackedEncoder:
+    """Build the int8 files of an encoder from the weights of `erda corpus train`; `ranges` as in `pack_encoder`."""
     settings = TransformerSettings(mode=weights.mode, trained_layers=0, engine="onnx-int8")
     folder, made_from = find_model(weights.base.name), weights.fingerprint
-    return pack_encoder(folder, settings, weights=weights, made_from=made_from, measured=measured)
+    return pack_encoder(folder, settings, weights=weights, made_from=made_from, ranges=ranges)
 
 
 def get_packaged(name: str, *, say: Callable[[str], None]) -> Path:
@@ -144,9 +144,9 @@ def get_packaged(name: str, *, say: Callable[[str], None]) -> Path:
         if found != weights.fingerprint:
             say(f"Building the files of encoder '{name}' in {folder}. This takes a minute, once.")
             pairs = UnlabelledFile(OPEN, weights.fingerprint).read()
-            if pairs is None:
-                raise ModelError(f"{OPEN}: no statistics of encoder '{name}'; reinstall erda-mpnet.")
-            packed = pack_weights(weights)
+            if pairs is None or not (OPEN / RANGES).is_file():
+                raise ModelError(f"{OPEN}: a file of encoder '{name}' is missing or damaged; reinstall erda-mpnet.")
+            packed = pack_weights(weights, ranges=np.load(OPEN / RANGES))
             save_unlabelled(folder, pairs, packed.about.fingerprint)
             packed.write(folder)
     say(f"{name}: complete ({folder}).")
@@ -156,17 +156,16 @@ def get_packaged(name: str, *, say: Callable[[str], None]) -> Path:
 # -- the graph -------------------------------------------------------------------------------------------------------
 
 
-def _input_ranges(encoder: TransformerEncoder) -> list[np.ndarray]:
-    """Smallest and largest inputs of each layer that quantises columns, in the order of the graph: [2, in] each."""
+def input_ranges(encoder: TransformerEncoder) -> np.ndarray:
+    """Smallest and largest inputs of each layer that quantises columns, in the order of the graph: [n, 2, in]."""
     plain = _Graph(levitated=True, ranges=())
     model = onnx.load_model_from_string(plain.build(encoder.layers, encoder.tokenizer.limit))
     model.graph.output.extend(_value(name, TensorProto.FLOAT, f"rows {name}", "in") for name in plain.columns)
-    session, found = open_session(model.SerializeToString()), list[list[np.ndarray]]()
+    session, found = open_session(model.SerializeToString()), list[np.ndarray]()
     for pieces in encoder.tokenizer.encode(load_dataset("atlas").train[:N_SAMPLE]):
         inputs = session.run(plain.columns, graph_inputs([pieces], "levitated"))
-        found.append([np.stack([one.min(axis=0), one.max(axis=0)]) for one in inputs])
-    sides = zip(*found, strict=True)
-    return [np.stack([np.min(one, axis=0)[0], np.max(one, axis=0)[1]]) * ROOM for one in sides]
+        found.append(np.stack([[one.min(axis=0), one.max(axis=0)] for one in inputs]))
+    return np.stack([np.min(found, axis=0)[:, 0], np.max(found, axis=0)[:, 1]], axis=1) * np.float32(ROOM)
 
 
 class _Graph:
@@ -175,9 +174,9 @@ class _Graph:
     `columns` are the inputs of the layers that quantise columns, `ranges` their ranges; None if no layer does.
     """
 
-    def __init__(self, levitated: bool, int8: bool = False, ranges: Sequence[np.ndarray] | None = None) -> None:
+    def __init__(self, levitated: bool, int8: bool = False, ranges: Iterable[np.ndarray] | None = None) -> None:
         self.int8, self.levitated = int8, levitated
-        self.has_columns, self.ranges = ranges is not None, iter(ranges or ())
+        self.has_columns, self.ranges = ranges is not None, iter(() if ranges is None else ranges)
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
         self.columns: list[str] = []
@@ -290,6 +289,7 @@ class _Graph:
         weight, bias = _side_by_side(linears)
         low, high = next(self.ranges)
         column_scale = np.maximum(np.maximum(-low, high), TINY) ** COLUMN_POWER
+        column_scale = column_scale.astype(np.float16).astype(np.float32)  # the same on every machine
         low, high = (low / column_scale).min(), (high / column_scale).max()
         step = np.float32((high - low) / 254)
         fixed = self._constant(np.array(step)), self._constant(np.array(np.rint(-low / step), np.uint8))
