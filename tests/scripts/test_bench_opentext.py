@@ -18,7 +18,7 @@ import review
 from erda.answers import Answer, TextPlace
 from erda.errors import DataError
 from erda.types import Entity, Example, Span
-from opentext_score import Taught, answers, calibration_error, ranked, reliability
+from opentext_score import Answered, Taught, answers, calibration_error, ranked, reliability
 from toy_world import toy_encoder, toy_example, toy_relation
 
 EXAMPLE = Example(("Ann", "left", "Rome"), Entity("Ann", Span(0, 1)), Entity("Rome", Span(2, 3)))
@@ -99,6 +99,8 @@ def test_measures_ignore_what_is_ignored() -> None:
     assert calibration_error(np.array([0.9, 0.9, 0.9, 0.9]), np.array([1, 1, 1, 0])) == pytest.approx(15)
     assert calibration_error(np.array([0.9, 0.9]), np.array([1, 0]), np.array([9, 1])) == pytest.approx(0)
     assert reliability(np.array([0.95, 0.95, 0.1]), np.array([1, 0, 0])) == [[1, 0.1, 0], [2, 0.95, 0.5]]
+    found = Answered(np.array([[0.3, 0.1], [0.6, 0.1]]), np.zeros((2, 2), dtype=bool))
+    assert [opentext.best_at(found, rate).tolist() for rate in (0.5, 0.85)] == [[-1, 0], [0, 0]]
 
 
 def test_facts_are_right_exactly_or_by_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
