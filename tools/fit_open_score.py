@@ -44,7 +44,7 @@ LEAST_PAIRS = 10  # of a relation in redocred-test whose rate counts
 UNLABELLED_MASS, L2 = 20.0, 1e-6
 JUDGED = {"ridge": 10.0, "l2": 0.05, "bias": 0.3}  # of the correction; chosen on redocred-test, folds A and B
 USED = {  # what earns its place; `--ablation` prints what each is worth
-    "marked": ("score", "cosine", "own", "few score", "few own", "relations", "few relations", "constant"),
+    "marked": ("score", "cosine", "own", "few score", "few own", "relations", "constant"),
     "text": ("score", "cosine", "own", "few score", "few own", "constant", "near", "rare"),
 }
 

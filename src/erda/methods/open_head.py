@@ -21,7 +21,7 @@ from erda.types import Example
 # mean of the examples, in deviations of unlabelled pairs. own: leave-one-out cosine of the examples. few: times
 # 1 / (1 + number of examples). relations, near: logarithms of the number of relations and of the distance between the
 # entities. rare: log odds of entity types where below 0.
-FEATURES = ("score", "cosine", "own", "few score", "few own", "relations", "few relations", "constant", "near", "rare")
+FEATURES = ("score", "cosine", "own", "few score", "few own", "relations", "constant", "near", "rare")
 OTHER_NAMES = {  # of types that taggers and datasets use
     "PER": "PERSON",
     "LOCATION": "LOC",
@@ -88,8 +88,7 @@ class OpenHead:
         score, cosine = (np.stack([scores, cosines]) - self.level[:, None]) / self.spread[:, None]
         rare = [np.minimum(self.types[side][pairs.types[:, side]], 0) for side in (0, 1)]
         few, n_relations = 1 / (1 + self.counts), np.log(len(self.counts))
-        parts = (score, cosine, self.own, few * score, few * self.own, n_relations, few * n_relations, 1.0)
-        parts += (pairs.gaps[:, None], sum(rare))
+        parts = (score, cosine, self.own, few * score, few * self.own, n_relations, 1.0, pairs.gaps[:, None], sum(rare))
         return np.stack([np.broadcast_to(part, score.shape) for part in parts], axis=-1)
 
     def log_odds(self, scores: np.ndarray, pairs: Pairs, *, in_text: bool) -> np.ndarray:
