@@ -2,7 +2,7 @@
 
 python tools/build_encoder.py WEIGHTS --pairs FILE.json.gz    writes five files and prints their size and sha256
 python tools/build_encoder.py WEIGHTS --check                 compares its vectors with those of float32 PyTorch
-python tools/build_encoder.py WEIGHTS --ranges FILE.npy       the ranges of inputs alone, which open-mpnet comes with
+python tools/build_encoder.py WEIGHTS --ranges FILE.npz       the ranges of inputs alone, which open-mpnet comes with
 python tools/build_encoder.py WEIGHTS --recover               writes the weights of the packaged graph, rounded as there
 
 WEIGHTS is the folder that the command in `training.json` wrote; docs/similarity.md describes the training. The pairs
@@ -34,7 +34,7 @@ from erda.encoders.onnx_encoder import PackedEncoder, packaged_folder
 from erda.encoders.transformer import TransformerEncoder
 from erda.encoders.weights import find_model, graph_builder, origin
 from erda.errors import ErdaError
-from erda.files import read_bytes, write_bytes
+from erda.files import read_bytes, write_arrays, write_bytes
 
 NAME = "open"
 
@@ -139,7 +139,7 @@ def main() -> None:
     if options.check:
         check(options.weights)
     elif options.ranges:
-        np.save(options.ranges, ranges(options.weights))
+        write_arrays(options.ranges, {"ranges": ranges(options.weights)})
     elif options.recover:
         recover(options.weights)
     else:

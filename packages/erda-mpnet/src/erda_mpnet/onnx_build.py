@@ -51,12 +51,12 @@ from erda.encoders.tokens import graph_inputs, open_session
 from erda.encoders.transformer import LEARNING_RATES, TransformerEncoder
 from erda.encoders.weights import ModelFolder, find_model
 from erda.errors import ErdaError, ModelError, SettingsError
-from erda.files import locked
+from erda.files import locked, read_arrays
 from erda.types import EncoderSpec
 
 BUILD_SECONDS = 300  # timeout for another process that builds the same encoder
 OPEN = Path(__file__).with_name("open")  # weights of `open-mpnet`, and statistics of their vectors
-RANGES = "ranges.npy"  # `input_ranges` of these weights
+RANGES = "ranges.npz"  # `input_ranges` of these weights
 OPSET, IR_VERSION = 20, 9  # of 2023: ONNX Runtime 1.18 and later read them
 RUNTIME = "com.microsoft"  # the domain of ONNX Runtime's own operators
 LARGEST = 63  # largest int8 weight: 255 x 63 x 2 fits into 16 bits
@@ -144,9 +144,10 @@ def get_packaged(name: str, *, say: Callable[[str], None]) -> Path:
         if found != weights.fingerprint:
             say(f"Building the files of encoder '{name}' in {folder}. This takes a minute, once.")
             pairs = UnlabelledFile(OPEN, weights.fingerprint).read()
-            if pairs is None or not (OPEN / RANGES).is_file():
-                raise ModelError(f"{OPEN}: a file of encoder '{name}' is missing or damaged; reinstall erda-mpnet.")
-            packed = pack_weights(weights, ranges=np.load(OPEN / RANGES))
+            if pairs is None:
+                raise ModelError(f"{OPEN}: no statistics of encoder '{name}'; reinstall erda-mpnet.")
+            arrays = read_arrays(OPEN / RANGES, error=ModelError, remedy="Reinstall erda-mpnet.")
+            packed = pack_weights(weights, ranges=arrays["ranges"])
             save_unlabelled(folder, pairs, packed.about.fingerprint)
             packed.write(folder)
     say(f"{name}: complete ({folder}).")
@@ -288,8 +289,7 @@ class _Graph:
             return self._exact(states, *linears)
         weight, bias = _side_by_side(linears)
         low, high = next(self.ranges)
-        column_scale = np.maximum(np.maximum(-low, high), TINY) ** COLUMN_POWER
-        column_scale = column_scale.astype(np.float16).astype(np.float32)  # the same on every machine
+        column_scale = np.float32(np.float16(np.maximum(np.maximum(-low, high), TINY) ** COLUMN_POWER))  # same anywhere
         low, high = (low / column_scale).min(), (high / column_scale).max()
         step = np.float32((high - low) / 254)
         fixed = self._constant(np.array(step)), self._constant(np.array(np.rint(-low / step), np.uint8))
