@@ -146,8 +146,9 @@ def get_packaged(name: str, *, say: Callable[[str], None]) -> Path:
             pairs = UnlabelledFile(OPEN, weights.fingerprint).read()
             if pairs is None:
                 raise ModelError(f"{OPEN}: no statistics of encoder '{name}'; reinstall erda-mpnet.")
-            arrays = read_arrays(OPEN / RANGES, error=ModelError, remedy="Reinstall erda-mpnet.")
-            packed = pack_weights(weights, ranges=arrays["ranges"])
+            packed = pack_weights(
+                weights, **read_arrays(OPEN / RANGES, error=ModelError, remedy="Reinstall erda-mpnet.")
+            )
             save_unlabelled(folder, pairs, packed.about.fingerprint)
             packed.write(folder)
     say(f"{name}: complete ({folder}).")
@@ -289,7 +290,8 @@ class _Graph:
             return self._exact(states, *linears)
         weight, bias = _side_by_side(linears)
         low, high = next(self.ranges)
-        column_scale = np.float32(np.float16(np.maximum(np.maximum(-low, high), TINY) ** COLUMN_POWER))  # same anywhere
+        powers = np.maximum(np.maximum(-low, high), TINY) ** COLUMN_POWER  # rounded, so the same on every machine
+        column_scale = powers.astype(np.float16).astype(np.float32)
         low, high = (low / column_scale).min(), (high / column_scale).max()
         step = np.float32((high - low) / 254)
         fixed = self._constant(np.array(step)), self._constant(np.array(np.rint(-low / step), np.uint8))
