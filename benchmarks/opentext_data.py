@@ -32,7 +32,7 @@ from erda.data.dataset import shuffled
 from erda.data.formats.jsonl_examples import read_relation_list
 from erda.data.streams import with_written_patterns
 from erda.encoders.contract import Encoder, UnlabelledFile, save_unlabelled, unit_rows
-from erda.errors import DataError
+from erda.errors import DataError, unknown_name
 from erda.files import data_folder, decode_json, read_bytes, read_json, write_json, write_lines
 from erda.methods.posterior import COMMON_NAMES, TEMPLATES, sentences_of
 from erda.text.spacy_tagger import UNUSED, SpacyTagger, type_of
@@ -193,14 +193,17 @@ def name_sentences() -> list[Example]:
 
 
 @cache
-def fold(name: str) -> tuple[str, ...]:
+def fold(name: str, kind: str = "relations") -> tuple[str, ...]:
     """Relations of a fold that are asked."""
-    return tuple(read_json(FOLDS, dict[str, Any])["folds"][name]["relations"])
+    folds = read_json(FOLDS, dict[str, Any])["folds"]
+    if name not in folds:
+        raise DataError(unknown_name("fold", name, folds))
+    return tuple(folds[name][kind])
 
 
 def held_out(name: str) -> tuple[str, ...]:
     """Relations that a training or a fit for a fold does not read: those that are asked, and their inverses."""
-    return tuple(read_json(FOLDS, dict[str, Any])["folds"][name]["held_out"])
+    return fold(name, "held_out")
 
 
 PARTS: dict[str, Callable[[], list[Example]]] = {

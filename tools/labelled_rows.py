@@ -184,7 +184,8 @@ def written(data: Path, without: Sequence[str]) -> Iterator[dict[str, Any]]:
 def main() -> None:
     """Write the file and print its counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--without", metavar="FOLD", nargs="*", default=[])
+    folds = list(json.loads(FOLDS.read_text(encoding="utf-8"))["folds"])
+    parser.add_argument("--without", metavar="FOLD", nargs="*", default=[], choices=folds, help=", ".join(folds))
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     rows = list(written(data_folder(), args.without))
