@@ -9,6 +9,7 @@ python benchmarks/opentext.py refusal --encoder /tmp/open                       
 python benchmarks/opentext.py grid --encoder /tmp/open --fold redocred-A              # by relations and sentences
 python benchmarks/opentext.py nota --encoder /tmp/open                                # FewRel 2.0, none of the above
 python benchmarks/opentext.py denied --encoder /tmp/open                              # denials, doubts, reversals
+python benchmarks/opentext.py domains --encoder /tmp/open                             # text unlike Wikipedia
 
 Another machine can compute the vectors: `list` writes the sentences, `pack` takes their vectors.
 """
@@ -60,14 +61,15 @@ class Pool:
 
 
 def pool_of(encoder: data.VectorEncoder, dataset: str, fold: str) -> Pool:
-    """Sentences of the relations of a fold: fewrel-validation, fewrel-test, redoc41 or redocred-test."""
+    """Sentences of a domain, or of the relations of a fold: fewrel-validation, fewrel-test, redoc41, redocred-test."""
     teaching, questions = defaultdict[str, list[Example]](list), list[data.Question]()
-    source = "fewrel" if dataset.startswith("fewrel") else "redoc41"
-    for one in encoder.load("fewrel-taught" if source == "fewrel" else "redoc41"):
+    written = data.domains().get(dataset)
+    source = dataset if written else "fewrel" if dataset.startswith("fewrel") else "redoc41"
+    for one in written or encoder.load("fewrel-taught" if source == "fewrel" else "redoc41"):
         if dataset != "redocred-test" or data.letters(one.tokens) not in data.sentences_in("test"):
             teaching[str(one.relation)].append(one)
-    if source == "fewrel":
-        questions += [_asked(one, {str(one.relation)}) for one in encoder.load(dataset)]
+    if written or source == "fewrel":
+        questions += [_asked(one, {str(one.relation)}) for one in written or encoder.load(dataset)]
     elif dataset == "redoc41":
         holds = relations_by_pair(load_dataset("redoc41").train)
         for one in (one for own in teaching.values() for one in own):
@@ -76,7 +78,7 @@ def pool_of(encoder: data.VectorEncoder, dataset: str, fold: str) -> Pool:
     else:
         encoder.load("test")
         questions += data.test()
-    asked = teaching if fold == "all" else [name for name in data.fold(fold) if name in teaching]
+    asked = teaching if written or fold == "all" else [name for name in data.fold(fold) if name in teaching]
     return Pool({name: data.relations(source)[name] for name in asked}, teaching, questions)
 
 
@@ -215,10 +217,18 @@ def denied(encoder: data.VectorEncoder, options: argparse.Namespace) -> Iterator
         }
 
 
+def domains(encoder: data.VectorEncoder, options: argparse.Namespace) -> Iterator[Row]:
+    """Hand-written sentences of four domains: some relations are taught, the others of the domain are unknown."""
+    encoder.load("domain-names"), encoder.load("domains")
+    for name in data.domains():
+        yield from cells(encoder, options.fold, name, [(options.relations, options.shots)], options.draws)
+
+
 # -- commands ---------------------------------------------------------------------------------------------------------
 
 COMMANDS = {"documents": documents, "refusal": refusal, "grid": grid, "nota": nota, "denied": denied}
-FOLDS = {"documents": "redocred-A", "refusal": "fewrel-40", "grid": "fewrel-40", "nota": "nota-16", "denied": "none"}
+COMMANDS |= {"domains": domains}
+FOLDS = {"documents": "redocred-A", "refusal": "fewrel-40", "grid": "fewrel-40", "nota": "nota-16"}
 
 
 def print_table(rows: Sequence[Row]) -> None:
@@ -286,7 +296,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         one = commands.add_parser(name, help=command.__doc__)
         one.add_argument("--encoder", type=Path, required=True, help="folder of vectors")
         one.add_argument("--name", help="of the encoder in records (default: that of the vectors)")
-        one.add_argument("--fold", default=FOLDS[name], help="in folds.json, or all (default: %(default)s)")
+        one.add_argument("--fold", default=FOLDS.get(name, "none"), help="in folds.json, or all (default: %(default)s)")
         one.add_argument("--relations", type=int, default=5)
         one.add_argument("--shots", type=int, default=5)
         one.add_argument("--draws", type=int, default=3 if name == "grid" else 10)

@@ -39,7 +39,8 @@ from erda.text.spacy_tagger import UNUSED, SpacyTagger, type_of
 from erda.types import EncoderSpec, Entity, Example, Relation, Span, pair_in_sentence
 
 HERE = Path(__file__).parent
-DENIED, FOLDS, TYPES = HERE / "denied.jsonl", HERE / "folds.json", HERE / "entity_types.json.gz"
+DENIED, DOMAINS, FOLDS = HERE / "denied.jsonl", HERE / "domains.jsonl", HERE / "folds.json"
+TYPES = HERE / "entity_types.json.gz"
 TYPED = ("dev", "redoc41", "test")  # parts with entity types
 N_TEST = 10_000  # pairs of redocred-test: all with a relation, others by seed
 N_REDOC41, N_UNRELATED = 160, 1_000  # sentences per relation; of no relation
@@ -171,6 +172,15 @@ def denied() -> list[tuple[str, Example]]:
     return [(row["kind"], replace(example_of(row["sentence"]), relation=row["relation"])) for row in rows]
 
 
+@cache
+def domains() -> dict[str, list[Example]]:
+    """Hand-written sentences of ten to twelve relations in each of four domains that are not Wikipedia's."""
+    found = defaultdict[str, list[Example]](list)
+    for row in map(json.loads, DOMAINS.read_text(encoding="utf-8").splitlines()):
+        found[row["domain"]].append(replace(example_of(row["sentence"]), relation=row["relation"]))
+    return dict(found)
+
+
 def swapped(example: Example) -> Example:
     """The same sentence with head and tail exchanged."""
     return replace(example, head=example.tail, tail=example.head)
@@ -178,9 +188,10 @@ def swapped(example: Example) -> Example:
 
 @cache
 def relations(dataset: str) -> dict[str, Relation]:
-    """Relations of redoc41, fewrel or the hand-written sentences, by id."""
-    if dataset == "denied":
-        return {one.relation: Relation(one.relation, one.relation) for _, one in denied() if one.relation}
+    """Relations of redoc41, fewrel, the denied sentences or a domain, by id."""
+    if dataset == "denied" or dataset in domains():
+        written = domains()[dataset] if dataset in domains() else [one for _, one in denied()]
+        return {one.relation: Relation(one.relation, one.relation) for one in written if one.relation}
     return {one.id: one for one in read_relation_list(data_folder() / dataset / "relations.json")}
 
 
@@ -217,8 +228,12 @@ PARTS: dict[str, Callable[[], list[Example]]] = {
     "fewrel-nota": lambda: fewrel("nota"),
     "denied": lambda: [one for _, example in denied() for one in (example, swapped(example))],
     "test": lambda: [one.example for one in test()],
+    "domain-names": lambda: [
+        text for name in domains() for one in relations(name).values() for text in sentences_of(one)
+    ],
+    "domains": lambda: [example for own in domains().values() for example in own],
 }
-BLANKED = ("names",)
+BLANKED = ("names", "domain-names")
 
 # -- entity types -----------------------------------------------------------------------------------------------------
 

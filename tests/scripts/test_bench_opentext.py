@@ -67,6 +67,8 @@ def test_hand_written_sentences() -> None:
     assert kinds == {"taught": 100, "stated": 40, "denied": 35, "doubted": 30, "reversed": 35}
     assert set(Counter(one.relation for kind, one in data.denied() if kind == "taught").values()) == {5}
     assert len({one.tokens for _, one in data.denied()}) == 240
+    counts = [Counter(one.relation for one in own) for own in data.domains().values()]
+    assert [(len(own), *set(own.values())) for own in counts] == [(10, 14), (12, 14), (10, 14), (10, 14)]
 
 
 def test_vectors_are_found_by_sentence_and_rejected_with_other_data(
