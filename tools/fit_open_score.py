@@ -10,6 +10,7 @@ asked the same questions after each number of sentences. Every draw and number h
 `text`: other sentences of the relations, against unlabelled pairs of Wikipedia, which no training reads as negatives. A
 relation holds in some of them, as often as in redocred-test (`prior`), so the likelihood is that of a mixture.
 `marked`: a known relation holds in half of the questions; the others are about other relations of the fold, or none.
+Every second draw is from close relations, like those of one field, and its unknown questions are about them too.
 Nothing of redocred-dev or of a test set is read. The weight of the competition is copied from the present score.
 """
 
@@ -20,33 +21,52 @@ import json
 import random
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
 
 from erda.benchmark.run.loop import commit
-from erda.encoders.contract import Unlabelled
+from erda.data.catalogue import load_dataset
+from erda.data.dataset import relations_by_pair
+from erda.encoders.contract import Encoder, Unlabelled, unit_rows
 from erda.errors import ErdaError
 from erda.methods.open_head import FEATURES, OpenHead, Pairs
 from erda.methods.openness import N_SPREAD, SCORE, TaughtPairs, fit_open_head, fitted_score, usual_gap
 from erda.methods.posterior import Posterior
-from erda.types import Example, Task
+from erda.types import Example, Task, pair_in_sentence
 
 sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
 import opentext_data as data
 
 SIZES, SHOTS = (1, 2, 3, 5, 10, 20, 30), (1, 2, 5, 10, 20)
 MOST_ASKED, N_UNLABELLED = 20, 6_000  # questions per relation; pairs of an unlabelled pair and a relation per draw
+OTHERS = 0.15  # share of pairs of redocred-test that have some relation: as many have another one than those taught
+FIELD = (0.5, 1.0)  # length of the part that sentences of a field share, beside a length of 1
+LEAST_CLOSE = 4  # relations of a draw of close ones
 LEAST_PAIRS = 10  # of a relation in redocred-test whose rate counts
 UNLABELLED_MASS, L2 = 20.0, 1e-6
 JUDGED = {"ridge": 10.0, "l2": 0.05, "bias": 0.3}  # of the correction; chosen on redocred-test, folds A and B
 USED = {  # what earns its place; `--ablation` prints what each is worth
-    "marked": ("score", "cosine", "own", "few score", "few own", "relations", "constant"),
-    "text": ("score", "cosine", "own", "few score", "few own", "constant", "near", "rare"),
+    "marked": tuple(name for name in FEATURES if name not in ("cosine", "near", "rare")),
+    "text": FEATURES,
 }
+
+
+class FieldEncoder(Encoder):
+    """The vectors of another encoder with a part that all sentences share, as those of one field do."""
+
+    def __init__(self, encoder: Encoder, shared: np.ndarray) -> None:
+        self.spec, self.dim, self.unlabelled_file = encoder.spec, encoder.dim, encoder.unlabelled_file
+        self._encoder, self._shared = encoder, shared
+
+    def embed(self, examples: Sequence[Example], *, blanked: bool = False, batch_size: int | None = None) -> np.ndarray:
+        """Sentences that stand for a relation's name belong to no field."""
+        vectors = self._encoder.embed(examples, blanked=blanked, batch_size=batch_size)
+        return vectors if blanked else unit_rows(vectors + self._shared)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,6 +96,7 @@ class Fold:
     teaching: dict[str, list[Example]]
     asking: dict[str, list[Example]]
     unrelated: list[Example]
+    holds: Mapping[object, frozenset[str | None]]  # all relations of the pairs of redoc41
 
     @classmethod
     def read(cls, folder: Path, fold: str, without: frozenset[str]) -> Fold:
@@ -94,31 +115,41 @@ class Fold:
             {name: found[0][name] for name in usable},
             {name: found[1][name] for name in usable},
             encoder.load("unrelated") if is_text else [],
+            {pair: frozenset(own) for pair, own in relations_by_pair(load_dataset("redoc41").train).items()},
         )
 
-    def cells(self, n_draws: int) -> Iterator[tuple[str, Cell]]:
+    def cells(self, n_draws: int, kinds: Sequence[str]) -> Iterator[tuple[str, Cell]]:
         """Questions after every draw of the grid, in text and marked."""
         unlabelled = self.encoder.unlabelled()
         assert unlabelled is not None
-        some = Pairs(unlabelled.vectors, unlabelled.types, unlabelled.starts)[N_SPREAD:]
-        for size, seed in ((size, seed) for size in SIZES if size < len(self.relations) for seed in range(n_draws)):
+        for size, seed in ((size, seed) for size in SIZES if size < len(self.relations) for seed in range(2 * n_draws)):
             draw = random.Random(f"{size} {seed}")
-            names = draw.sample(sorted(self.relations), size)
+            shared = draw.choice(unlabelled.vectors) * (seed // 2 % 2 * draw.uniform(*FIELD))
+            encoder = FieldEncoder(self.encoder, shared)
+            some = Pairs(unit_rows(unlabelled.vectors + shared), unlabelled.types, unlabelled.starts)[N_SPREAD:]
+            pool = sorted(self.relations) if seed % 2 == 0 else self._close(draw, max(2 * size, LEAST_CLOSE))
+            if size >= len(pool):
+                continue
+            names = draw.sample(pool, size)
             teaching = {name: draw.sample(self.teaching[name], max(SHOTS)) for name in names}
             rest = {name: [one for one in self.asking[name] if one not in own] for name, own in teaching.items()}
             own = [(i, one) for i, name in enumerate(names) for one in draw.sample(rest[name], MOST_ASKED)]
-            unknown = [one for name in self.relations if name not in names for one in self.asking[name][:MOST_ASKED]]
+            unknown = [one for name in pool if name not in names for one in self.asking[name][:MOST_ASKED]]
+            unknown = [one for one in unknown if not self.holds.get(pair_in_sentence(one), frozenset()) & {*names}]
             unknown = draw.sample(unknown, min(len(own), len(unknown)))
             unknown += draw.sample(self.unrelated, min(len(own) // 3, len(self.unrelated)))
-            known, other = (self._pairs(some, unlabelled) for some in ([one for _, one in own], unknown))
+            known, other = (_pairs(encoder, asked) for asked in ([one for _, one in own], unknown))
             gold = np.array([i for i, _ in own])
             for shots in SHOTS:
-                method, head = self._taught({name: one[:shots] for name, one in teaching.items()}, unlabelled)
+                method, head = self._taught({name: one[:shots] for name, one in teaching.items()}, encoder, unlabelled)
                 scores = method.fitted.scores(known.vectors)
-                features = head.features(scores, known)[np.arange(len(gold)), gold]
-                others = head.features(method.fitted.scores(some.vectors), some).reshape(-1, len(FEATURES))
-                others = others[np.random.default_rng(seed).permutation(len(others))[:N_UNLABELLED]]
-                yield "text", Cell.of(features, others, UNLABELLED_MASS, *_NONE)
+                if "text" in kinds:
+                    features = head.features(scores, known)[np.arange(len(gold)), gold]
+                    others = head.features(method.fitted.scores(some.vectors), some).reshape(-1, len(FEATURES))
+                    others = others[np.random.default_rng(seed).permutation(len(others))[:N_UNLABELLED]]
+                    near = head.features(method.fitted.scores(other.vectors), other).reshape(-1, len(FEATURES))
+                    near = near[np.random.default_rng(seed).permutation(len(near))[: round(OTHERS * N_UNLABELLED)]]
+                    yield "text", Cell.of(features, np.concatenate([others, near]), UNLABELLED_MASS, *_NONE)
                 features, others = (
                     head.features(found, one)[np.arange(len(one)), found.argmax(axis=1)]
                     for one, found in ((known, scores), (other, method.fitted.scores(other.vectors)))
@@ -126,17 +157,29 @@ class Fold:
                 leads = (scores - scores.max(axis=1, keepdims=True)) / usual_gap(method.fitted, unlabelled)
                 yield "marked", Cell.of(features, others, 1.0, leads, gold)
 
-    def _taught(self, taught: dict[str, list[Example]], unlabelled: Unlabelled) -> tuple[Posterior, OpenHead]:
-        method = Posterior(self.encoder)
+    def _close(self, draw: random.Random, n: int) -> list[str]:
+        """Return the `n` relations nearest to a random one, by their mean vectors; at most two thirds of all."""
+        names = sorted(self.relations)
+        means = np.stack([self.encoder.embed(self.teaching[name]).mean(axis=0) for name in names])
+        apart = unit_rows(means - means.mean(axis=0))
+        nearest = np.argsort(-apart @ apart[draw.randrange(len(names))], kind="stable")
+        return [names[row] for row in nearest[: min(n, len(names) * 2 // 3)]]
+
+    def _taught(
+        self, taught: dict[str, list[Example]], encoder: Encoder, unlabelled: Unlabelled
+    ) -> tuple[Posterior, OpenHead]:
+        method = Posterior(encoder)
         learned = tuple(one for own in taught.values() for one in own)
         method.learn(Task(0, tuple(self.relations[name] for name in taught), learned))
-        empty, named = self._pairs([], unlabelled), zip(taught.values(), method.centred_names(), strict=True)
-        pairs = [TaughtPairs(self._pairs(own, unlabelled), name, empty) for own, name in named]
+        empty, named = _pairs(encoder, []), zip(taught.values(), method.centred_names(), strict=True)
+        pairs = [TaughtPairs(_pairs(encoder, own), name, empty) for own, name in named]
         return method, fit_open_head(pairs, method.fitted, unlabelled)
 
-    def _pairs(self, examples: Sequence[Example], unlabelled: Unlabelled) -> Pairs:
-        vectors = self.encoder.embed(examples) if examples else np.zeros((0, self.encoder.dim))
-        return Pairs.of(examples, vectors, unlabelled.type_names)
+
+def _pairs(encoder: Encoder, examples: Sequence[Example]) -> Pairs:
+    unlabelled = encoder.unlabelled()
+    assert unlabelled is not None
+    return Pairs.of(examples, encoder.embed(examples), unlabelled.type_names)
 
 
 _NONE = (np.zeros((0, 1)), np.zeros(0, dtype=int))
@@ -201,19 +244,21 @@ def main() -> None:
     parser.add_argument("--without", metavar="FOLD", nargs="*", default=[], help="folds whose relations are left out")
     parser.add_argument("--out", type=Path, default=SCORE)
     parser.add_argument("--draws", type=int, default=2)
+    parser.add_argument("--kinds", nargs="+", default=[*USED], choices=[*USED], help="what to fit; the rest stays")
     parser.add_argument("--ablation", action="store_true", help="print what each feature is worth")
     options = parser.parse_args()
     without = frozenset(name for fold in options.without for name in data.held_out(fold))
     cells = defaultdict[str, list[Cell]](list)
     for one in options.folds:
         folder, fold = one.rsplit("=", 1)
-        for kind, cell in Fold.read(Path(folder), fold, without).cells(options.draws):
+        for kind, cell in Fold.read(Path(folder), fold, without).cells(options.draws, options.kinds):
             cells[kind].append(cell)
-    rate = prior(without)
-    result: dict[str, object] = {"made_by": "tools/fit_open_score.py", "commit": commit()}
-    result |= {"folds": [one.rsplit("/", 1)[-1] for one in options.folds], "without": options.without}
-    result |= {"judged": JUDGED, "competition": fitted_score()["competition"], "prior": round(rate, 5)}
+    rate, made = prior(without), {"made_by": "tools/fit_open_score.py", "commit": commit()}
+    made |= {"folds": [one.rsplit("/", 1)[-1] for one in options.folds], "without": options.without}
+    result: dict[str, Any] = fitted_score() | {"judged": JUDGED}
     for kind, given in (("marked", 0.0), ("text", rate)):
+        if kind not in options.kinds:
+            continue
         columns = [FEATURES.index(name) for name in USED[kind]]
         weights, loss = fitted(cells[kind], columns, given)
         print(f"{kind}: {len(cells[kind])} draws, loss {loss:.4f}")
@@ -224,10 +269,11 @@ def main() -> None:
         named = dict(zip(USED[kind], weights.tolist(), strict=True))
         if kind == "text":
             named["constant"] += float(np.log(rate / (1 - rate)))
+            result["prior"] = round(rate, 5)
             result["threshold"] = best_threshold(cells[kind], [named.get(name, 0.0) for name in FEATURES], rate)
         else:
             named["share"] = best_share(cells[kind])
-        result[kind] = {name: round(value, 4) for name, value in named.items()}
+        result[kind] = made | {name: round(value, 4) for name, value in named.items()}
     options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(options.out.read_text(encoding="utf-8"))
 

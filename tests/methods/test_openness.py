@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from erda.encoders.contract import Unlabelled, UnlabelledFile, save_unlabelled
+from erda.encoders.contract import Unlabelled, UnlabelledFile, save_unlabelled, unit_rows
 from erda.errors import ModelError
 from erda.methods.expected import Background, Expected, Fitted, NeverSeen
 from erda.methods.open_head import FEATURES, OpenHead, Pairs, leads, type_numbers
@@ -173,13 +173,33 @@ def test_scores_are_compared_with_unlabelled_pairs_and_taught_examples(unlabelle
     found = dict(zip(FEATURES, head.features(scores, new)[:, 0].T, strict=True))
     assert found["score"] == pytest.approx((scores[:, 0] - level) / (reached - level), rel=1e-3)
     assert found["cosine"] == pytest.approx((cosines(new.vectors) - usual.mean()) / usual.std(), rel=1e-3)
-    assert [found[f"few {name}"] for name in ("score", "own")] == [
-        pytest.approx(found[name] / 6) for name in ("score", "own")
-    ]
+    for name in ("score", "own", "own contrast"):
+        assert found[f"few {name}"] == pytest.approx(found[name] / 6)
     none = [replace(one, examples=some_pairs(0, 0), name=np.eye(DIM)[0]) for one in taught(*both())]
-    assert fit_open_head(none, model, unlabelled).own.tolist() == [0, 0]  # taught by name alone
+    assert fit_open_head(none, model, unlabelled).own[0].tolist() == [0, 0]  # taught by name alone
     alike, apart = (fit_open_head(taught(some_pairs(5, 2, around=n), both()[1]), model, unlabelled) for n in (0, None))
-    assert alike.own[0] > apart.own[0]
+    assert alike.own[0, 0] > apart.own[0, 0]
+
+
+def test_contrasts_are_seen_from_the_mean_of_the_taught_relations(unlabelled: Unlabelled, model: Fitted) -> None:
+    """By the slow computation; a single relation is seen from the mean of unlabelled pairs, and has no rivals."""
+    white, new = _whitening(unlabelled), some_pairs(3, 9, around=0)
+    first, second, asked_rows = ((one.vectors - unlabelled.mean) @ white for one in (*both(), new))
+    seen_from = (first.mean(axis=0) + second.mean(axis=0)) / 2 / 1.5
+    usual = np.linalg.norm(np.cov((unlabelled.vectors @ white).T, bias=True))
+
+    def contrast(rows: np.ndarray, examples: np.ndarray) -> np.ndarray:
+        return unit_rows(rows - seen_from) @ unit_rows((examples - seen_from).mean(axis=0, keepdims=True))[0] / usual
+
+    head = fit_open_head(taught(*both()), model, unlabelled)
+    found = dict(zip(FEATURES, head.features(model.scores(new.vectors), new)[:, 0].T, strict=True))
+    own = [contrast(first[[i]], np.delete(first, i, axis=0)) for i in range(len(first))]
+    assert found["contrast"] == pytest.approx(contrast(asked_rows, first), rel=1e-3)
+    assert found["own contrast"] == pytest.approx(np.mean(own), rel=1e-3)
+    assert found["rivals"] == pytest.approx(np.mean([contrast(first, second), contrast(second, first)]), rel=1e-3)
+    alone = fit_open_head(taught(both()[0]), model, unlabelled)
+    assert not alone.shift.any()
+    assert not alone.rivals.any()
 
 
 def test_relations_of_a_marked_pair_share_one_probability(unlabelled: Unlabelled, model: Fitted) -> None:

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 HEAD, VERSIONS, OBJECTS, DERIVED = "extractor.json", "versions", "objects", "derived.bin"
-DERIVED_FORMAT = 10  # raise it whenever the same examples lead to other arrays
+DERIVED_FORMAT = 11  # raise it whenever the same examples lead to other arrays
 LEAST_BYTES = 1_000_000  # smaller arrays are computed faster than they are written
 SEAL_BYTES = 32
 WAIT = 10.0  # seconds to wait for another process that is teaching

@@ -18,10 +18,14 @@ from erda.text.sentences import words_before
 from erda.types import Example
 
 # score: two-covariance score, 0 for unlabelled pairs and 1 for the taught examples. cosine: whitened vector with the
-# mean of the examples, in deviations of unlabelled pairs. own: leave-one-out cosine of the examples. few: times
-# 1 / (1 + number of examples). relations, near: logarithms of the number of relations and of the distance between the
-# entities. rare: log odds of entity types where below 0.
-FEATURES = ("score", "cosine", "own", "few score", "few own", "relations", "constant", "near", "rare")
+# mean of the examples, in deviations of unlabelled pairs. contrast: the same cosine as seen from the mean of all taught
+# relations. own, own contrast: leave-one-out cosine and contrast of the examples. rivals: mean of the best contrast of
+# each taught example with another relation. few: times 1 / (1 + number of examples). near: logarithm of the distance
+# between the entities. rare: log odds of entity types where below 0.
+FEATURES = (
+    *("score", "cosine", "contrast", "own", "own contrast", "rivals"),
+    *("few score", "few own", "few own contrast", "constant", "near", "rare"),
+)
 OTHER_NAMES = {  # of types that taggers and datasets use
     "PER": "PERSON",
     "LOCATION": "LOC",
@@ -72,7 +76,10 @@ class OpenHead:
     centre: np.ndarray  # [dim], mean vector of unlabelled pairs
     whitening: np.ndarray  # [dim, dim], of vectors from the centre
     means: np.ndarray  # [dim, n_relations], mean of the examples and the name, whitened, of length 1
-    own: np.ndarray  # [n_relations], mean cosine of each example with the others, in deviations
+    shift: np.ndarray  # [dim], from the mean of taught relations to `centre`, whitened
+    contrasts: np.ndarray  # [dim, n_relations], like `means`, from the mean of taught relations
+    own: np.ndarray  # [2, n_relations], mean cosine (in deviations) and contrast of each example with the others
+    rivals: np.ndarray  # [n_relations], how close the taught examples are to relations other than their own
     types: np.ndarray  # [2, 1 + n_types, n_relations], log odds of head and tail types; row 0 (unknown) is zero
     counts: np.ndarray  # [n_relations], examples and patterns of each relation
     weights: np.ndarray  # [2, dim, n_relations], corrections by judgements, of marked pairs and of text
@@ -84,11 +91,11 @@ class OpenHead:
     def features(self, scores: np.ndarray, pairs: Pairs) -> np.ndarray:
         """Features of pairs and relations from two-covariance scores: [n, n_relations, n_features]."""
         apart = (pairs.vectors - self.centre) @ self.whitening
-        cosines = apart / np.maximum(np.linalg.norm(apart, axis=1, keepdims=True), 1e-12) @ self.means
+        cosines, contrast = _unit(apart) @ self.means, _unit(apart + self.shift) @ self.contrasts
         score, cosine = (np.stack([scores, cosines]) - self.level[:, None]) / self.spread[:, None]
         rare = [np.minimum(self.types[side][pairs.types[:, side]], 0) for side in (0, 1)]
-        few, n_relations = 1 / (1 + self.counts), np.log(len(self.counts))
-        parts = (score, cosine, self.own, few * score, few * self.own, n_relations, 1.0, pairs.gaps[:, None], sum(rare))
+        few, near = 1 / (1 + self.counts), pairs.gaps[:, None]
+        parts = (score, cosine, contrast, *self.own, self.rivals, few * score, *(few * self.own), 1.0, near, sum(rare))
         return np.stack([np.broadcast_to(part, score.shape) for part in parts], axis=-1)
 
     def log_odds(self, scores: np.ndarray, pairs: Pairs, *, in_text: bool) -> np.ndarray:
@@ -166,6 +173,10 @@ def leads(log_odds: np.ndarray, groups: np.ndarray) -> np.ndarray:
     best = np.full((int(groups.max(initial=0)) + 1, log_odds.shape[1]), -np.inf)
     np.maximum.at(best, groups, log_odds)
     return np.asarray(best[groups] - log_odds)
+
+
+def _unit(rows: np.ndarray) -> np.ndarray:
+    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
 
 
 def logistic(log_odds: np.ndarray) -> np.ndarray:

@@ -25,6 +25,7 @@ SCORE = Path(__file__).with_name("open_score.json")  # of `tools/fit_open_score.
 TYPE_PRIOR = 0.5  # number of unlabelled pairs that are added to the types of the examples
 BY_HAND = 20.0  # number of examples that types set by hand count for
 N_SPREAD = 2_000  # pairs of the sample that scores are compared with
+FEW_RELATIONS = 0.5  # the contrast takes (n - 1) / (n - 1 + this) of the mean of n relations
 MOST_JUDGED = 1_000  # examples and counterexamples in a regression
 
 
@@ -59,7 +60,10 @@ def fit_open_head(
     whitening = _whitening(unlabelled)
     sample = unit_rows((unlabelled.vectors[:N_SPREAD] - unlabelled.mean) @ whitening)
     own = [((one.examples.vectors - unlabelled.mean) @ whitening, one.name @ whitening) for one in taught]
-    means = unit_rows(np.stack([examples.sum(axis=0) + name for examples, name in own]))
+    shift = -_common_part([examples for examples, _ in own])
+    apart = [(examples + shift, name) for examples, name in own]
+    means, contrasts = (unit_rows(np.stack([rows.sum(axis=0) + name for rows, name in some])) for some in (own, apart))
+    usual = float(np.linalg.norm(unlabelled.variances * np.square(whitening).sum(axis=0)))  # cosine of unlabelled pairs
     cosines, likelihoods = sample @ means.T, _sample_scores(model, unlabelled)
     level = np.stack([np.full(len(taught), likelihoods.mean()), cosines.mean(axis=0)])
     reach = max(_taught_score(taught, model, default=likelihoods.max()) - level[0, 0], likelihoods.std())
@@ -69,7 +73,10 @@ def fit_open_head(
         unlabelled.mean,
         whitening,
         means.T,
-        np.array([_own_level(examples[:MOST_JUDGED], name, sample) for examples, name in own]),
+        shift,
+        contrasts.T / usual,
+        np.array([[_own_level(*one, sample) for one in own], [_own_cosine(*one) / usual for one in apart]]),
+        np.full(len(taught), _rivals([unit_rows(rows) for rows, _ in apart], contrasts) / usual),
         np.stack([_type_part(taught, unlabelled, side) for side in (0, 1)]),
         np.array([len(one.examples) + one.n_patterns for one in taught], dtype=np.float64),
         np.zeros((2, len(unlabelled.mean), len(taught))),
@@ -111,6 +118,21 @@ def _taught_score(taught: Sequence[TaughtPairs], model: Fitted, *, default: floa
     return float(np.mean([model.scores(vectors)[:, i].mean() for i, vectors in own])) if own else default
 
 
+def _common_part(taught: Sequence[np.ndarray]) -> np.ndarray:
+    """Mean of the relations' means, [dim]: nothing of it with one relation, nearly all with many."""
+    means = [own.mean(axis=0) for own in taught if len(own)]
+    others = max(len(means) - 1, 0)
+    return np.sum(means or taught[0], axis=0) / max(len(means), 1) * others / (others + FEW_RELATIONS)
+
+
+def _rivals(taught: Sequence[np.ndarray], contrasts: np.ndarray) -> float:
+    """Mean over taught examples of the best contrast with another relation; 0 with one relation."""
+    if len(taught) < 2 or not any(map(len, taught)):
+        return 0.0
+    found = [rows @ np.delete(contrasts, i, axis=0).T for i, rows in enumerate(taught)]
+    return float(np.concatenate(found).max(axis=1).mean())
+
+
 def _whitening(unlabelled: Unlabelled) -> np.ndarray:
     """Whiten by the covariance of unlabelled pairs plus a ridge, to a mean length of 1: [dim, dim]."""
     ridge = fitted_score()["judged"]["ridge"]
@@ -138,14 +160,18 @@ def _type_part(taught: Sequence[TaughtPairs], unlabelled: Unlabelled, side: int)
     return found
 
 
+def _own_cosine(own: np.ndarray, name: np.ndarray) -> float:
+    """Mean cosine of each example with the others and the name; 0 without examples."""
+    others = own.sum(axis=0) + name - own
+    return float((unit_rows(own) * unit_rows(others)).sum(axis=1).mean()) if len(own) else 0.0
+
+
 def _own_level(own: np.ndarray, name: np.ndarray, sample: np.ndarray) -> float:
-    """Mean cosine of each example with the others and the name, in deviations of the sample; 0 without examples."""
+    """The same in deviations of the sample."""
     if not len(own):
         return 0.0
-    others = own.sum(axis=0) + name - own
-    usual = sample @ unit_rows(others.mean(axis=0, keepdims=True))[0]
-    cosines = (unit_rows(own) * unit_rows(others)).sum(axis=1)
-    return float((cosines.mean() - usual.mean()) / max(usual.std(), 1e-9))
+    usual = sample @ unit_rows((own.sum(axis=0) + name - own).mean(axis=0, keepdims=True))[0]
+    return float((_own_cosine(own, name) - usual.mean()) / max(usual.std(), 1e-9))
 
 
 def correction(rows: np.ndarray, offsets: np.ndarray, holds: np.ndarray, *, n_steps: int = 50) -> np.ndarray:
