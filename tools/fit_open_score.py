@@ -10,7 +10,8 @@ asked the same questions after each number of sentences. Every draw and number h
 `text`: other sentences of the relations, against unlabelled pairs of Wikipedia, which no training reads as negatives. A
 relation holds in some of them, as often as in redocred-test (`prior`), so the likelihood is that of a mixture.
 `marked`: a known relation holds in half of the questions; the others are about other relations of the fold, or none.
-Every second draw is from close relations, like those of one field, and its unknown questions are about them too.
+Every second draw is from close relations, and its unknown questions are about them too. For `marked`, all sentences of
+half of the draws share a part of their vectors, as those of a field do that is not Wikipedia's.
 Nothing of redocred-dev or of a test set is read. The weight of the competition is copied from the present score.
 """
 
@@ -143,7 +144,7 @@ class Fold:
             for shots in SHOTS:
                 method, head = self._taught({name: one[:shots] for name, one in teaching.items()}, encoder, unlabelled)
                 scores = method.fitted.scores(known.vectors)
-                if "text" in kinds:
+                if "text" in kinds and not shared.any():
                     features = head.features(scores, known)[np.arange(len(gold)), gold]
                     others = head.features(method.fitted.scores(some.vectors), some).reshape(-1, len(FEATURES))
                     others = others[np.random.default_rng(seed).permutation(len(others))[:N_UNLABELLED]]
