@@ -99,7 +99,9 @@ def read_split(folder: Path, shots: int = 5) -> PublishedSplit:
             f"The published splits have 2, 5 or 10 shots, not {shots}; "
             "dataset 'fewrel-full' draws streams with any number of shots (100: the continual setting)."
         )
-    files = _split_files(folder, shots)
+    cfrl = folder / "cfrl"
+    names = ("train_0.txt", "test_0.txt", "rel_cluster_label_0.npy")
+    files = (*(cfrl / f"{shots}-shot" / name for name in names), cfrl / "rel_index.npy")
     require_files("fewrel", files)
     relations = read_relations(folder)
     index = {str(number): relation.id for number, relation in enumerate(relations, 1)}
@@ -133,12 +135,6 @@ def published_order(family: str, seed: int, n_tasks: int | None = None) -> tuple
     return order[:n_tasks]
 
 
-def _split_files(folder: Path, shots: int) -> tuple[Path, ...]:
-    cfrl = folder / "cfrl"
-    names = ("train_0.txt", "test_0.txt", "rel_cluster_label_0.npy")
-    return (*(cfrl / f"{shots}-shot" / name for name in names), cfrl / "rel_index.npy")
-
-
 def _clusters(relations: Sequence[Relation], labels: Path, indices: Path) -> dict[int, tuple[Relation, ...]]:
     """Group the relations by task: relation `indices[i]` (from 1) belongs to cluster `labels[i]`."""
     label, index = read_indices(labels), read_indices(indices)
@@ -149,8 +145,7 @@ def _clusters(relations: Sequence[Relation], labels: Path, indices: Path) -> dic
     clusters: dict[int, list[Relation]] = {}
     for number, cluster in zip(index, label, strict=True):
         clusters.setdefault(cluster, []).append(relations[number - 1])
-    missing = [cluster for cluster in range(N_TASKS) if cluster not in clusters]
-    if missing:
+    if missing := [cluster for cluster in range(N_TASKS) if cluster not in clusters]:
         raise DataError(f"{labels}: no relation belongs to cluster {missing[0]}.")
     return {cluster: tuple(listed) for cluster, listed in clusters.items()}
 
@@ -179,8 +174,7 @@ def read_relations(folder: Path) -> list[Relation]:
     names = [line.strip() for _, line in read_lines(names_file) if line.strip()]
     texts = read_json(texts_file, dict[str, tuple[str, str]], remedy="Fetch it again: erda data get fewrel.")
     by_name = {name: (pid, text) for pid, (name, text) in texts.items()}
-    unknown = [name for name in names if name not in by_name]
-    if unknown:
+    if unknown := [name for name in names if name not in by_name]:
         raise DataError(f"{texts_file}: no relation is named {unknown[0]!r} ({len(unknown)} names are missing).")
     return [Relation(by_name[name][0], name, by_name[name][1]) for name in names]
 
@@ -212,8 +206,7 @@ def draw_validation(examples: Iterable[Example], taken: Collection[int]) -> tupl
     """Draw fifty examples per relation with a fixed seed, from sentences whose keys are not `taken`; none twice."""
     free: dict[str, dict[int, Example]] = {}
     for example in examples:
-        key = text_key(example)
-        if key not in taken:
+        if (key := text_key(example)) not in taken:
             free.setdefault(str(example.relation), {}).setdefault(key, example)
     chosen: list[Example] = []
     used: set[int] = set()
@@ -253,8 +246,7 @@ def read_fresh(folder: Path) -> Dataset:
     """
     listed = set(read_arrays(FRESH_KEYS, error=DataError)["keys"].tolist())
     fresh = fewrel_half(read_full(folder), "fewrel-fresh", fresh=True).only(lambda example: text_key(example) in listed)
-    n_missing = len(listed - set(map(text_key, fresh.train)))
-    if n_missing:
+    if n_missing := len(listed - set(map(text_key, fresh.train))):
         raise DataError(f"{folder}: lacks {n_missing:,} of the {len(listed):,} sentences of fewrel-fresh.")
     return replace(fresh, validation=())
 

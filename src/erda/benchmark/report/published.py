@@ -71,11 +71,13 @@ PAPER = tuple(
 
 def find_published(record: Record, protocol: str = CANDIDATES) -> Published | None:
     """Row of the paper for a record, with a remark on further differences; None if the paper has none."""
-    components = _components(record)
+    if record.evaluate_on != "test" or record.seen or record.settings.get("stream"):  # not the published split as it is
+        return None
+    setting, components = (record.dataset, record.shots, protocol), _components(record)
     for row in PAPER:
         same_encoder = record.encoder == "bilstm" if row.encoder == "bilstm" else is_base_size(record)
         same_method = row.method == record.method and row.components == components
-        if same_method and same_encoder and _same_setting(record, row, protocol):
+        if same_method and same_encoder and setting == (row.dataset, row.shots, row.protocol):
             by_seed = row.by_seed if record.order_family == PAPER_ORDERS else {}
             return replace(row, by_seed=by_seed, remark=_remark(record))
     return None
@@ -85,12 +87,6 @@ def is_base_size(record: Record) -> bool:
     """Whether the encoder is a base-size transformer, judged by name: `mpnet`, `bert-base-uncased`, ..."""
     names = [record.encoder, str(record.encoder_spec.get("name", ""))]
     return any("base" in re.split(r"[^a-z0-9]+", name.lower()) or name == "mpnet" for name in names)
-
-
-def _same_setting(record: Record, row: Published, protocol: str) -> bool:
-    """Whether dataset, shots, protocol and test data agree and the record uses the published split unchanged."""
-    setting = (record.dataset, record.shots, protocol, record.evaluate_on, record.seen)
-    return setting == (row.dataset, row.shots, row.protocol, "test", []) and not record.settings.get("stream")
 
 
 def _components(record: Record) -> dict[str, Any]:
