@@ -73,8 +73,7 @@ class _Remembering:
         if options.get("blanked"):
             return self._encoder.embed(examples, **options)
         keys, kept = [pair_key(one) for one in examples], self.vectors
-        new = {key: one for key, one in zip(keys, examples, strict=True) if key not in kept}
-        if new:
+        if new := {key: one for key, one in zip(keys, examples, strict=True) if key not in kept}:
             kept |= zip(new, self._encoder.embed(list(new.values()), **options), strict=True)
         return np.stack([kept[key] for key in keys])
 

@@ -115,8 +115,7 @@ def known_relation(name: str, known: Iterable[Relation]) -> Relation:
     if not isinstance(name, str):
         raise DataError(f"expected the name of a relation, got {name!r:.80}.")
     relations = list(known)
-    found = find_relation(name, relations)
-    if found is None:
+    if (found := find_relation(name, relations)) is None:
         refuse_sentence(name)
         if not relations:
             raise DataError(f"Unknown relation '{name}': nothing was taught yet.")

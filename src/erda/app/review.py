@@ -167,8 +167,7 @@ class SharedReview:
             return
         extractor.refresh()
         names = [present_id(one.relation, one.identity, extractor.version.state.known) for one in waiting]
-        placed = [(one, replace(one, relation=name)) for one, name in zip(waiting, names, strict=True) if name]
-        if placed:
+        if placed := [(one, replace(one, relation=name)) for one, name in zip(waiting, names, strict=True) if name]:
             extractor.judge_many(now for _, now in placed)
             with self._open(extractor.version) as journal:
                 added = [before for before, _ in placed]

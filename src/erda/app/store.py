@@ -118,8 +118,7 @@ class Store:
                 f"{place} is gone: the store was deleted or moved. What is in memory still answers. "
                 "Put the store back, or save what is in memory to another folder."
             )
-        found = read_json(place, StoreMarker, **DECODING).format
-        if found != FORMAT:
+        if (found := read_json(place, StoreMarker, **DECODING).format) != FORMAT:
             raise DataError(
                 f"{place} has format {found}, this version of erda reads {FORMAT}. Upgrade with: pip install -U erda"
             )

@@ -86,8 +86,7 @@ class Builder:
         return kind.from_settings(deepcopy(encoder) if kind.trains else encoder, setup.settings)
 
     def _encoder(self, spec: EncoderSpec) -> Encoder:
-        key = _key(spec)
-        if key not in self._encoders:
+        if (key := _key(spec)) not in self._encoders:
             given = dict[str, Any](spec.settings)
             built = None if _is_retired(spec) else build_encoder(spec.name, device=self.device, **given)
             if built is None or built.spec.fingerprint != spec.fingerprint:
@@ -200,8 +199,7 @@ class VersionLog:
             if changed:
                 fresh = replayed(blank(), changed, progress=progress)
                 learner.restore(_merged(learner.checkpoint(), fresh.checkpoint(), [*earlier]))
-        new = _task(after, teaching, learner.n_tasks)
-        if new is not None:
+        if (new := _task(after, teaching, learner.n_tasks)) is not None:
             learner.learn(new)
         return learner
 
@@ -281,8 +279,7 @@ class VersionLog:
         """Reject a requested method or encoder that differs from those of the store."""
         if self.builder.is_met_by(stored):
             return
-        setup = self.builder.setup(stored)
-        if setup != stored:
+        if (setup := self.builder.setup(stored)) != stored:
             raise ModelError(
                 f"{self.store.folder} was taught to method '{stored.method}' over encoder {_with_engine(stored)}, not "
                 f"to '{setup.method}' over {_with_engine(setup)} with these settings. Leave them out, or open it with "
@@ -336,8 +333,7 @@ def replayed(method: Method, known: Sequence[TaughtRelation], *, progress: Progr
     """Replay all teachings of these relations in order, and return the method."""
     teachings = sorted({one.since for one in known} | {lesson.teaching for one in known for lesson in one.lessons})
     for done, teaching in enumerate(teachings):
-        task = _task(known, teaching, method.n_tasks)
-        if task is not None:
+        if (task := _task(known, teaching, method.n_tasks)) is not None:
             method.learn(task)
         if progress:
             progress(done + 1, len(teachings))
