@@ -67,8 +67,7 @@ class WriteError(ErdaError):
 
 def require(*modules: str) -> None:
     """Raise if a module of an optional extra is not installed."""
-    missing = [module for module in modules if find_spec(module) is None]
-    if missing:
+    if missing := [module for module in modules if find_spec(module) is None]:
         raise ErdaError(not_installed(missing))
 
 

@@ -61,8 +61,7 @@ def reject_mixing(directory: Path, *, then: Run, now: Run) -> None:
     if then.method == now.method:
         there, here = {**there, **choice_of(then)}, {**here, **choice_of(now)}
         there["corpus"], here["corpus"] = _corpora(then, now)
-    names = sorted(name for name in {**there, **here} if there.get(name) != here.get(name))
-    if names:
+    if names := sorted(name for name in {**there, **here} if there.get(name) != here.get(name)):
         unset = "not set"
         what = "\n".join(f"  {name}: {there.get(name, unset)} there, {here.get(name, unset)} now" for name in names)
         raise SettingsError(
@@ -125,8 +124,7 @@ class Line:
         """Right predictions and test examples of each relation after the last task, over all streams; {} if unknown."""
         counts: dict[str, tuple[int, int]] = {}
         for record in self.records:
-            found = record.relation_right.get(protocol)
-            if not found:
+            if not (found := record.relation_right.get(protocol)):
                 return {}
             for name, right in found.items():
                 so_far = counts.get(name, (0, 0))
@@ -267,8 +265,7 @@ def encoder_in_words(name: str, settings: dict[str, Any]) -> str:
     """Encoder and the settings that change its results."""
     words = ENCODERS.get(name, Path(name).name)
     given = dict(settings)
-    adapter = given.pop("adapter", None)
-    if adapter is not None:
+    if (adapter := given.pop("adapter", None)) is not None:
         words += {"": " without an adapter", "shipped": " with its adapter"}.get(
             str(adapter), f" with the adapter {Path(str(adapter)).name}"
         )

@@ -128,8 +128,7 @@ def demonstrate_methods(out: Path, *, seeds: Sequence[int] | None = None) -> Non
     print_line(f"Page:    {report.page}")
     print_line(f"Tables:  {out / FOLDER}")
     print_line(f"Records: {out}")
-    faults = [*(fault for part in parts for fault in part.faults), *report.faults]
-    if faults:
+    if faults := [*(fault for part in parts for fault in part.faults), *report.faults]:
         raise ErdaError(join_faults(faults))
 
 

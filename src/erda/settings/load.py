@@ -205,8 +205,7 @@ def _completed(options: RunOptions, found: list[str]) -> dict[str, Any]:
         make = "make one with `erda corpus build` and `erda corpus index`"
         found.append(f"corpus: {one_line(options.corpus)} is not a folder; {make}.")
     for name, listed in (("methods", options.methods), ("seeds", options.seeds)):
-        twice = sorted({str(one) for one in listed if listed.count(one) > 1})
-        if twice:
+        if twice := sorted({str(one) for one in listed if listed.count(one) > 1}):
             found.append(f"{name}: {', '.join(twice)} given twice.")
     return {**values, **{name: value for name, value in flat_values(options).items() if value not in (None, ())}}
 

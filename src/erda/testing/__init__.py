@@ -39,8 +39,7 @@ def check_method(method: type[Method], *, skip: Sequence[str] = ()) -> None:
     `skip` names checks that cannot hold for this method: `work_is_bounded` if it keeps all examples,
     `scores_do_not_depend_on_the_batch` if it is transductive.
     """
-    unknown = sorted({*skip} - {one.__name__ for one in CHECKS})
-    if unknown:
+    if unknown := sorted({*skip} - {one.__name__ for one in CHECKS}):
         raise SettingsError(f"Unknown checks: {', '.join(unknown)}. Known: {', '.join(c.__name__ for c in CHECKS)}.")
     faults = []
     for check in CHECKS:

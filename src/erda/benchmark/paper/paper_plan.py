@@ -75,8 +75,7 @@ def plan_runs(tables: Iterable[PaperTable], *, out: Path, changes: Layer = NO_CH
                 cache = max(cache, CacheSettings.of(settings), key=lambda one: one.gigabytes)
                 folder = out / table.folder_on(given.get("dataset")) / row.variant
                 own += [PlannedRun(run, folder) for run in settings.runs()]
-        without = [row.label for row in table.rows if row.corpus and not given.get("corpus")]
-        if without:
+        if without := [row.label for row in table.rows if row.corpus and not given.get("corpus")]:
             left_out.append(f"{table.name}: rows that need a corpus ({', '.join(without)}); give --corpus.")
         own.sort(key=lambda one: one.asked.seed)
         asked = {one.asked.seed: one.asked for one in reversed(own) if not one.is_finished}

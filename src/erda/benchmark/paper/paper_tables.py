@@ -87,8 +87,7 @@ TABLES: tuple[PaperTable, ...] = tuple(
 def choose_tables(names: Sequence[str]) -> tuple[PaperTable, ...]:
     """Choose tables by group or name, in the order of the plan; all if no name is given."""
     known = {name for table in TABLES for name in (table.group, table.name)}
-    faults = [unknown_name("table", name, known) for name in names if name not in known]
-    if faults:
+    if faults := [unknown_name("table", name, known) for name in names if name not in known]:
         raise SettingsError(join_faults(faults))
     return tuple(table for table in TABLES if not names or table.group in names or table.name in names)
 

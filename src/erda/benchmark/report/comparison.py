@@ -61,8 +61,7 @@ def different_streams(first: Line, second: Line) -> str:
     """Reason why two lines cannot be compared; "" if they can."""
     others = {record.seed: record.digest for record in second.records}
     for record in first.records:
-        digest = others.get(record.seed, record.digest)
-        if digest != record.digest:
+        if (digest := others.get(record.seed, record.digest)) != record.digest:
             shown = f"seed {record.seed}, manifests {record.digest[:8] or 'none'}, {digest[:8] or 'none'}"
             return (
                 f"Cannot compare '{first.label}' with '{second.label}': they were run on different streams ({shown})."
@@ -99,8 +98,7 @@ def _relation_interval(first: Line, second: Line, protocol: str) -> tuple[float,
 
 
 def _accuracy(line: Line, record: Record, protocol: str) -> float:
-    value = record.after("accuracy", protocol, -1)
-    if value is None:
+    if (value := record.after("accuracy", protocol, -1)) is None:
         raise RecordError(f"'{line.label}' was not measured by protocol {protocol}: its dataset lists no candidates.")
     return value
 

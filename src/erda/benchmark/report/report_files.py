@@ -99,8 +99,7 @@ def with_reference(sections: Sequence[Section], name: str) -> tuple[Section, ...
     chosen = {}
     for index, section in enumerate(sections):
         lines = section.experiment.lines
-        own = [one for one in lines if one.label == name] or [one for one in lines if one.method == name]
-        if own:
+        if own := [one for one in lines if one.label == name] or [one for one in lines if one.method == name]:
             chosen[index] = replace(section, reference=own[0].label)
     if not chosen:
         known = {line.label for section in sections for line in section.experiment.lines}

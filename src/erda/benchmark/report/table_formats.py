@@ -42,8 +42,7 @@ class ResultTable:
     text_columns: int = 1  # number of text columns, from the left
 
     def __post_init__(self) -> None:
-        wrong = [row for row in self.rows if len(row) != len(self.columns)]
-        if wrong:
+        if wrong := [row for row in self.rows if len(row) != len(self.columns)]:
             raise ValueError(f"table '{self.name}': a row of {len(wrong[0])} cells under {len(self.columns)} columns")
         rows = tuple(tuple(single_line(cell) if isinstance(cell, str) else cell for cell in row) for row in self.rows)
         for name, value in {

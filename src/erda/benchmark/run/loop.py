@@ -181,8 +181,7 @@ def tests_of(stream: TaskStream, evaluate_on: str) -> list[TestSet]:
     """The test or validation examples of each task; a task without any raises."""
     tests_of_task = stream.validation if evaluate_on == "validation" else stream.test
     tests = [tests_of_task(k) for k in range(len(stream))]
-    empty = [str(k + 1) for k, test in enumerate(tests) if not test.examples]
-    if empty:
+    if empty := [str(k + 1) for k, test in enumerate(tests) if not test.examples]:
         raise StreamError(f"Stream '{stream.name}' has no {evaluate_on} examples for task {', '.join(empty)}.")
     return tests
 
