@@ -148,8 +148,7 @@ def load_dataset(name_or_path: str | Path, *, folder: Path | None = None, no_rel
 
     In a user's data, rows without a relation and rows whose relation is in `no_relation` become `unrelated` examples.
     """
-    path = _own_path(name_or_path)
-    if path is not None:
+    if (path := _own_path(name_or_path)) is not None:
         return read_own(path, no_relation=no_relation)
     name, folder = str(name_or_path), folder or data_folder()
     entry = find_entry(name)

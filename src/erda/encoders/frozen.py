@@ -106,8 +106,7 @@ class FrozenStates:
         """States of each sentence; `make` computes the missing ones, which are then cached."""
         keys = [pieces.key for pieces in batch]
         kept = self.find(keys)
-        missing = [i for i, states in enumerate(kept) if states is None]
-        if missing:
+        if missing := [i for i, states in enumerate(kept) if states is None]:
             made = make([batch[i] for i in missing])
             self.add([keys[i] for i in missing], made, passing=passing)
             for i, states in zip(missing, made, strict=True):

@@ -41,8 +41,7 @@ def load_model(folder: ModelFolder) -> Any:
         logging.set_verbosity(verbosity)
         logging.enable_progress_bar()
     missing = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
-    wrong = [*missing, *map(str, report.get("mismatched_keys") or ())]
-    if wrong:
+    if wrong := [*missing, *map(str, report.get("mismatched_keys") or ())]:
         raise ModelError(f"The weights in {folder.path} lack {len(wrong)} tensors, first {wrong[0]}.")
     if getattr(model, "pooler", None) is not None:
         model.pooler = None  # unused

@@ -208,8 +208,7 @@ class MarkedTokenizer:
         known = self._words
         if len(known) > KEPT_WORDS:
             known = self._words = {}
-        new = [word for word in dict.fromkeys(words) if word not in known]
-        if new:
+        if new := [word for word in dict.fromkeys(words) if word not in known]:
             clean = [words_of(word.encode("utf-8", "replace").decode("utf-8")) for word in new]  # no lone surrogates
             encodings = self._backend.encode_batch_fast(clean, is_pretokenized=True, add_special_tokens=False)
             known.update((word, encoding.ids) for word, encoding in zip(new, encodings, strict=True))

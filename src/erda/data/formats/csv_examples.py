@@ -91,8 +91,7 @@ def without_formula(text: str) -> str:
 def renamed_columns(path: Path, found: Sequence[str], renamed: Mapping[str, str]) -> list[str]:
     """Return the columns by our names; a named column that does not exist raises."""
     sources = {" ".join(source.split()).lower(): name for name, source in renamed.items()}
-    missing = [source for source in sources if source not in found]
-    if missing:
+    if missing := [source for source in sources if source not in found]:
         raise DataError(f"{path}:1: the header has no column '{missing[0]}' ({', '.join(found)[:200]}).")
     return [sources.get(name, "" if name in renamed else name) for name in found]
 
@@ -101,8 +100,7 @@ def _header_fault(columns: Sequence[str], found: Sequence[str]) -> str:
     if "text" not in columns:
         shown = ", ".join(found)[:200]
         return f"the header has no column 'text' ({shown}); name yours: --columns text=NAME,relation=NAME."
-    twice = [name for name, n in Counter(columns).items() if name in READ and n > 1]
-    if twice:
+    if twice := [name for name, n in Counter(columns).items() if name in READ and n > 1]:
         return f"the header names a column twice: {', '.join(twice)}."
     missing = [name for name in OFFSETS if name not in columns]
     return f"the header lacks {', '.join(missing)}." if 0 < len(missing) < len(OFFSETS) else ""

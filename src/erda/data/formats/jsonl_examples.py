@@ -221,8 +221,7 @@ def read_relation_list(path: Path) -> list[Relation]:
     for line, value in walk.array():
         try:
             listed = decode(value, ListedRelation)
-            relation_id = listed.id or listed.pid
-            if relation_id is None:
+            if (relation_id := listed.id or listed.pid) is None:
                 raise DataError("'id' is missing.")
             if lines.setdefault(relation_id, line) != line:
                 raise DataError(f"relation '{relation_id}' was already listed on line {lines[relation_id]}.")
