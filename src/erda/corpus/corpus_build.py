@@ -105,8 +105,7 @@ def _build(
     for path in (*work.glob(f"{_SORTING}*"), *folder.glob("part-*.parquet")):  # of an interrupted build
         remove_own(path)
     with connect(work / _SORTING, memory=settings.memory, spill=work / "spill") as connection:
-        n_rows = sort_rows(connection, staged)
-        if n_rows:
+        if n_rows := sort_rows(connection, staged):
             parts, lookup = write_parts(connection, folder), write_lookup(connection, folder)
     if not n_rows:
         _remove_work(folder)

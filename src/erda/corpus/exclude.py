@@ -57,8 +57,7 @@ class Excluded:
         """Exclude the sentences of files; `overlap` 0 accepts near-duplicates."""
         found: dict[int, np.ndarray] = {}
         for path in paths:
-            texts = list(sentences_of_file(path))
-            if not texts:
+            if not (texts := list(sentences_of_file(path))):
                 raise DataError(f"{path}: no sentences to exclude; expected JSONL, a CFRL split, JSON or plain text.")
             for text, runs in zip(texts, runs_of_each(texts) if overlap else repeat(NO_RUNS), strict=False):
                 found.setdefault(sentence_key(text), runs)
@@ -125,7 +124,11 @@ def sentences_of_file(path: Path) -> Iterator[str]:
     """
     endings = [ending for ending in path.suffixes if ending not in (".gz", ".bz2")]
     if endings and endings[-1] == ".json":
-        yield from _from_json(path)
+        walk = JsonWalk(path)
+        for _ in [None] if walk.begins_with("[") else walk.fields():
+            for at, value in walk.array():
+                yield from _from_value(value, f"{path}:{at}")
+        walk.end()
         return
     for number, line in read_lines(path):
         if not line.strip():
@@ -135,14 +138,6 @@ def sentences_of_file(path: Path) -> Iterator[str]:
         else:
             fields = line.split("\t")
             yield fields[2] if len(fields) == N_FIELDS else line
-
-
-def _from_json(path: Path) -> Iterator[str]:
-    walk = JsonWalk(path)
-    for _ in [None] if walk.begins_with("[") else walk.fields():
-        for line, value in walk.array():
-            yield from _from_value(value, f"{path}:{line}")
-    walk.end()
 
 
 def _from_value(value: Any, place: str) -> Iterator[str]:

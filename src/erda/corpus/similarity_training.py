@@ -315,6 +315,5 @@ def refuse_foreign(out: Path) -> None:
         read_json(out / SETTINGS_FILE, TrainedSettings, remedy=NOT_OURS)
     else:
         names = (*(f"{kind}.safetensors" for kind in KINDS), REPORT_FILE)
-        taken = [name for name in names if (out / name).exists()]
-        if taken:
+        if taken := [name for name in names if (out / name).exists()]:
             raise DataError(f"{out}: contains {', '.join(taken)}, but no similarity model of erda. {NOT_OURS}")

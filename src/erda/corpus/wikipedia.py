@@ -223,8 +223,7 @@ class _Text:
                 self.tally.drop(f"markup: {type(node).__name__.lower()}")
 
     def _link(self, node: Any) -> None:
-        title = self.wiki.title(str(node.title))
-        if title is None:
+        if (title := self.wiki.title(str(node.title))) is None:
             self.tally.drop("link outside the articles")
             return
         start = self.length
