@@ -67,8 +67,6 @@ def test_a_counterexample_is_refused_and_can_be_taken_back(tmp_path: Path) -> No
     assert (constants[0] < constants[1]).all(), "judged examples raise the bias, taught ones do not"
     extractor.take_back(extractor.counterexamples("founded by")[0].number)
     heads = [version.fitted[1] for version in (before, extractor.version)]
-    assert heads[0] is not None
-    assert heads[1] is not None
     assert all(np.array_equal(one, heads[1].arrays()[name]) for name, one in heads[0].arrays().items())
 
 
@@ -105,8 +103,6 @@ def test_a_tagger_adds_types_to_untyped_examples(taught: Extractor) -> None:
     assert (typed.head.type, typed.tail.type) == ("FIRM", "PERSON")
     version = taught.version
     plain, tagged = open_head(version.method, version.state), open_head(version.method, version.state, tag)
-    assert plain is not None
-    assert tagged is not None
     assert not plain.types.any()
     person = 1 + tagged.type_names.index("PERSON")
     assert (tagged.types[1, person] > 0).any()

@@ -32,7 +32,6 @@ def mark_slowly(predictions: Predictions, test: TestSet, protocol: str) -> tuple
         rivals = set(predictions.relations) - {gold}
         fell_back = False
         if protocol == CANDIDATES:
-            assert test.candidates is not None
             learned = {name for name in test.candidates[row] if name in score} - {gold}
             fell_back = not learned
             rivals = learned or rivals

@@ -79,7 +79,6 @@ with keys() as read:
 def test_on_a_terminal_single_keys_need_no_enter() -> None:
     master, slave = pty.openpty()
     child = subprocess.Popen([sys.executable, "-c", KEYS], stdin=slave, stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
     try:
         assert child.stdout.readline() == "ready\n"
         for keys, said in ((b"y", "got y\n"), (b"\x1b[A", "got ?\n"), (b"7", "got 7\n"), (b"12", "1 got 12\n")):

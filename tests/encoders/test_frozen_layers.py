@@ -89,7 +89,6 @@ def test_sentences_seen_once_in_training_are_not_cached(bert: ModelFolder) -> No
     cache = FrozenCache()
     encoder = encoder_of(bert, mode="paper", cache=cache).train()
     store = encoder._store()
-    assert store is not None
     encoder.encode(SENTENCES[:3])
     assert len(store) == 0
     encoder.encode(SENTENCES[:1])

@@ -66,7 +66,6 @@ def test_gradients_are_clipped_to_length_1() -> None:
 
     class Watched(torch.optim.Adam):
         def step(self) -> None:
-            assert weight.grad is not None
             norms.append(weight.grad.norm().item())
 
     with pytest.MonkeyPatch.context() as patch:

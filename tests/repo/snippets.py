@@ -135,7 +135,6 @@ class Page:
         """Start a server on a free port; it stands for the page's address from now on."""
         command = [sys.executable, "-m", *words, "--port", "0", "--no-browser"]
         self.server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self.server.stdout is not None
         printed = [self.server.stdout.readline() for _ in range(2)]
         self.address = printed[0].strip().removeprefix("http://").strip("/")
         return "".join(printed).replace(self.address, ADDRESS)

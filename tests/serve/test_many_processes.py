@@ -94,7 +94,6 @@ def test_replicas_on_two_ray_nodes_share_a_store(tmp_path: Path) -> None:
         line = [sys.executable, "-m", "erda", "serve", str(tmp_path / "store"), "--port", "0", "--no-browser"]
         line += ["--engine", "ray", "--address", address]
         with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}) as server:
-            assert server.stdout is not None
             try:
                 url = server.stdout.readline().strip().rstrip("/")
                 post("/v1/teach", {"relation": "founded by", "examples": FOUNDED})

@@ -27,7 +27,6 @@ def test_every_row_has_the_shape_of_its_table() -> None:
     for row in PAPER:
         sources[row.source].append(row)
         assert len(row.accuracy) == (1 if row.source == "Table 2" else 8)
-        assert row.deviation is not None
         assert len(row.deviation) == len(row.accuracy)
         assert all(10 < one <= 100 for one in row.accuracy)
         assert all(0 < one < 7 for one in row.deviation)
@@ -55,7 +54,6 @@ def test_every_row_has_the_shape_of_its_table() -> None:
 )
 def test_numbers_equal_the_paper(row: str, encoder: str, first: tuple[float, float], last: tuple[float, float]) -> None:
     (found,) = [one for one in PAPER if (one.row, one.encoder) == (row, encoder)]
-    assert found.deviation is not None
     assert (found.accuracy[0], found.deviation[0]) == first
     assert (found.last.mean, found.last.deviation, found.last.n) == (*last, 6)
 
@@ -105,7 +103,6 @@ def test_base_size_transformers_match_bert_with_a_remark(template: Record) -> No
     record = replace(fewrel(template), encoder="mpnet", order_family="sckd")
     record.settings["encoder"] = {"mode": "markers"}
     found = find_published(record, CANDIDATES)
-    assert found is not None
     assert (found.source, found.last.mean, dict(found.by_seed)) == ("Table 4", 68.07, {})
     remark = "mpnet beside the paper's BERT-base; encoder with mode=markers; task orders sckd, the paper's are erda"
     assert found.remark == remark
@@ -122,18 +119,13 @@ def test_settings_outside_the_paper_match_no_row(template: Record) -> None:
     assert find_published(record, ALL_SEEN) is None
     for change in ({"shots": 2}, {"dataset": "fewrel-full"}, {"evaluate_on": "validation"}, {"method": "toy"}):
         assert find_published(replace(record, **change), CANDIDATES) is None
-    cut = replace(record, settings={**record.settings, "stream": {"way": 5}})
-    assert find_published(cut, CANDIDATES) is None
+    assert find_published(replace(record, settings={**record.settings, "stream": {"way": 5}}), CANDIDATES) is None
     assert find_published(template, CANDIDATES) is None
 
 
 def test_augmentation_beyond_the_paper_is_a_remark(template: Record) -> None:
-    paper = find_published(fewrel(template), CANDIDATES)
-    assert paper is not None
-    assert paper.remark == ""
+    assert find_published(fewrel(template), CANDIDATES).remark == ""
     ours = find_published(fewrel(template, n_neighbours=5, n_rehearsed=8), CANDIDATES)
-    assert ours is not None
     assert ours.remark == "augmentation beyond the paper's: n_neighbours=5, n_rehearsed=8"
     without = find_published(fewrel(template, corpus="", n_neighbours=5), CANDIDATES)
-    assert without is not None
     assert without.remark == "", "settings without effect give no remark"

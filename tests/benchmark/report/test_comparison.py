@@ -43,7 +43,6 @@ ENDS = {
 
 def test_our_results_stand_beside_the_papers(template: Record) -> None:
     table = published_table(experiment(template, ENDS))
-    assert table is not None
     erda, emr, idlvq = table.rows
     assert erda[:4] == ("erda", "ERDA", "Tables 1 and 6", 6)
     assert isinstance(erda[4], Summary)
@@ -64,7 +63,6 @@ def test_lines_without_a_row_of_the_paper_show_a_dash(template: Record) -> None:
     settings = {"method": {**default_settings(METHODS["erda"]), "memory_size": 5}, "encoder": {}, "stream": {}}
     (both,) = group_records([*found.records, fewrel_record(template, "erda", 100, 0.6, settings=settings)])
     table = published_table(both)
-    assert table is not None
     assert table.rows[1][1:4] == (None, None, 1)
     assert table.rows[1][5:] == (None, None)
     assert [row and row.row for row in (find_published(line.first) for line in both.lines)] == ["ERDA", None]
