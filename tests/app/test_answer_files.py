@@ -166,8 +166,7 @@ def test_answers_about_text_keep_the_users_data(
     file.write_text("\n".join(map(json.dumps, LINES)))
     asking = ask_text(extractor.version, file, pairs="all")
     outs = {ending: tmp_path / f"found.{ending}" for ending in ("jsonl", "csv", "parquet")}
-    n_entities = {write_answers(asking, out).n_entities for out in outs.values()}
-    assert n_entities == {6}
+    assert {write_answers(asking, out).n_entities for out in outs.values()} == {6}
     rows = [json.loads(line) for line in outs["jsonl"].read_text().splitlines()]
     ids = [("a-1", 1)] * 2 + [(None, 2)] * 2 + [("no text", 3)] + [("long", 4)] * 2
     assert [(row["id"], row["line"]) for row in rows] == ids

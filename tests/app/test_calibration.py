@@ -26,8 +26,7 @@ def test_confidences_are_probabilities_in_the_order_of_the_scores(scores: np.nda
     assert np.isfinite(found).all()
     assert (found >= 0).all()
     assert (found.sum(axis=1) <= 1 + 1e-9).all()
-    best = scores.argmax(axis=1)
-    assert (found[np.arange(len(found)), best] == found.max(axis=1)).all()
+    assert (found[np.arange(len(found)), scores.argmax(axis=1)] == found.max(axis=1)).all()
 
 
 def test_confidences_by_hand() -> None:

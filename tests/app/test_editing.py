@@ -42,8 +42,7 @@ def test_a_merged_relation_is_as_if_taught_as_one(tmp_path: Path) -> None:
     same.teach_many({"founded by": BORN, "capital of": CAPITAL})
     np.testing.assert_allclose(scores(extractor), scores(same), rtol=1e-6)
     extractor.undo()
-    assert len(extractor.relations) == 3
-    assert len(extractor.examples("founded by")) == 3
+    assert (len(extractor.relations), len(extractor.examples("founded by"))) == (3, 3)
 
 
 def test_a_description_is_replaced_and_removed(tmp_path: Path) -> None:

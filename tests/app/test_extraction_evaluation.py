@@ -16,8 +16,7 @@ from erda.text.marks import example_from_marks
 
 def answer(text: str, relation: str | None, confidence: float) -> Answer:
     example = example_from_marks(text)
-    spans = (example.head.span, example.tail.span)
-    starts = [len(" ".join((*example.tokens[: one.start], ""))) for one in spans]
+    starts = [len(" ".join((*example.tokens[: one.span.start], ""))) for one in (example.head, example.tail)]
     ends = [start + len(one.name) for start, one in zip(starts, (example.head, example.tail), strict=True)]
     place = TextPlace(starts[0], ends[0], starts[1], ends[1])
     relations = (relation,) if relation else ()
@@ -70,9 +69,7 @@ def test_triples_are_counted_by_relation_and_overall(tmp_path: Path, monkeypatch
 @pytest.mark.usefixtures("no_tagger")
 def test_a_found_mention_stands_for_the_annotated_one_it_overlaps(tmp_path: Path) -> None:
     extractor: Extractor = taught(tmp_path)
-    text = "Tesla Motors was founded by Martin ."
-    fact = row(text, (0, "founded by", 1), names=("Tesla Motors", "Martin"))
-    given = extractor.evaluate_extraction([fact], min_confidence=0.0)
-    assert given.overall.n_right == 1
-    found = extractor.evaluate_extraction([fact], find_entities=True, min_confidence=0.0)
-    assert found.overall.n_right == 1
+    fact = row("Tesla Motors was founded by Martin .", (0, "founded by", 1), names=("Tesla Motors", "Martin"))
+    for found in (False, True):
+        counts = extractor.evaluate_extraction([fact], find_entities=found, min_confidence=0.0).overall
+        assert counts.n_right == 1

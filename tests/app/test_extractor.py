@@ -69,8 +69,7 @@ def test_what_is_taken_back_was_never_taught(name: str, tmp_path: Path) -> None:
     for task in tasks:
         extractor.teach_many(task)
         never.teach_many(Task(task.index, task.relations, tuple(one for one in task.examples if one != gone)))
-    number = next(one.number for one in extractor.examples("r0") if one.example == gone)
-    extractor.take_back(number)
+    extractor.take_back(next(one.number for one in extractor.examples("r0") if one.example == gone))
     assert_close(toy_scores(extractor), toy_scores(never))
     with pytest.raises(DataError, match="No such example was taught"):
         extractor.take_back(gone)
@@ -213,8 +212,7 @@ def test_a_relation_is_taught_by_its_name_alone(tmp_path: Path) -> None:
     assert (said.new, said.n_examples) == (("capital city",), 0)
     assert extractor.examples("capital city") == ()
     assert "capital city" in [one.relation for one in extractor.predict(QUESTIONS[0], top=9).ranked]
-    again = open_toy(tmp_path / "x")
-    np.testing.assert_array_equal(scores(again), scores(extractor))
+    np.testing.assert_array_equal(scores(open_toy(tmp_path / "x")), scores(extractor))
     by_name = scores(extractor)
     extractor.teach("capital city", ["[[Bern]] is the capital city of {{Switzerland}}"])
     assert not np.array_equal(scores(extractor), by_name)

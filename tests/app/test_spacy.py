@@ -45,8 +45,7 @@ def test_relations_of_a_document(store: Path) -> None:
         *(("SpaceX", "Elon Musk"), ("Elon Musk", "SpaceX")),
         *(("Ada", "London"), ("London", "Ada")),
     }
-    version = Extractor.open(store).version
-    expected = version.predict(["[[SpaceX]] was founded by {{Elon Musk}} ."])[0]
+    expected = Extractor.open(store).predict("[[SpaceX]] was founded by {{Elon Musk}} .")
     (found,) = [one for one in doc._.relations if one.head.text == "SpaceX"]
     assert (found.relation, found.confidence) == (expected.relation, pytest.approx(expected.confidence))
     assert doc[found.tail.start : found.tail.end].text == "Elon Musk"

@@ -61,7 +61,6 @@ def test_tuning_is_a_version_that_later_teaching_keeps_and_undo_drops(tmp_path: 
     assert not tuned.relations["born in"].is_own
     assert tuned.relations["born in"].threshold == tuned.threshold
     thresholds = extractor.version.state.thresholds
-    assert thresholds is not None
     assert (thresholds.overall, thresholds.precision, thresholds.version) == (tuned.threshold, 0.8, 2)
     answers = extractor.predict([row["text"] for row in labelled_rows()], top=3)
     cells = [
@@ -84,10 +83,8 @@ def test_tuning_is_a_version_that_later_teaching_keeps_and_undo_drops(tmp_path: 
 
 
 def test_a_counterexample_says_nothing_about_other_relations(tmp_path: Path) -> None:
-    extractor = taught(tmp_path)
-    cells = labelled_cells(extractor.version, labelled_rows())
-    assert len(cells.holds) == 55 * 3 + 15
-    assert cells.holds.sum() == 40
+    cells = labelled_cells(taught(tmp_path).version, labelled_rows())
+    assert (len(cells.holds), cells.holds.sum()) == (55 * 3 + 15, 40)
 
 
 def test_a_precision_out_of_reach_changes_nothing(tmp_path: Path) -> None:
@@ -117,10 +114,7 @@ def test_annotated_texts_tune_extraction(tmp_path: Path) -> None:
     cells = labelled_cells(extractor.version, tmp_path / "x.jsonl")
     assert (cells.in_text, cells.n_rows, len(cells.holds), cells.holds.sum()) == (True, 25, 25 * 2 * 3, 25)
     tuned = extractor.tune(tmp_path / "x.jsonl", precision=0.3)
-    thresholds = extractor.version.state.thresholds
-    assert thresholds is not None
-    assert tuned.in_text
-    assert thresholds.in_text
+    assert tuned.in_text is extractor.version.state.thresholds.in_text is True
     (tmp_path / "x.jsonl").write_text(json.dumps({**rows[0], "relations": [{"head": 2, "tail": 1, "relation": "r"}]}))
     with pytest.raises(DataError, match=r"x\.jsonl:1: .*names entity 2 of 2"):
         extractor.tune(tmp_path / "x.jsonl")

@@ -56,8 +56,7 @@ def test_all_lines_of_a_table_have_the_most_common_shape(template: Record) -> No
 def test_records_with_other_settings_are_excluded_and_counted(template: Record, changes: dict[str, Any]) -> None:
     rows = {"A": [replace(template, seed=2), replace(template, seed=3), replace(template, seed=1, **changes)]}
     found, notes = seeds(rows)
-    assert found == {"A": [2, 3]}
-    assert len(notes) == 1
+    assert (found, len(notes)) == ({"A": [2, 3]}, 1)
 
 
 def test_a_setting_newer_than_a_record_has_its_default(template: Record) -> None:
@@ -67,8 +66,7 @@ def test_a_setting_newer_than_a_record_has_its_default(template: Record) -> None
     assert seeds(rows) == ({"A": [1, 2]}, [])
     rows["A"].append(erda(template, seed=3, **{**DEFAULTS, "n_rehearsed": 3}))
     found, notes = seeds(rows)
-    assert found == {"A": [1, 2]}
-    assert len(notes) == 1
+    assert (found, len(notes)) == ({"A": [1, 2]}, 1)
 
 
 def test_a_corpus_is_identified_by_its_folder_name(template: Record) -> None:
@@ -76,5 +74,4 @@ def test_a_corpus_is_identified_by_its_folder_name(template: Record) -> None:
     assert seeds(rows) == ({"A": [1, 2]}, [])
     rows["A"] += [erda(template, corpus="b/news", seed=3), erda(template, seed=4)]
     found, notes = seeds(rows)
-    assert found == {"A": [1, 2]}
-    assert len(notes) == 1
+    assert (found, len(notes)) == ({"A": [1, 2]}, 1)

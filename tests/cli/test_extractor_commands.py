@@ -55,8 +55,7 @@ def test_a_file_is_taught_with_the_relation_list_beside_it(erda: Erda) -> None:
     Path("t.relations.json").write_text(json.dumps(texts))
     said = erda("teach", "--file", "t.jsonl").lines[0]
     assert said == "Version 1: 2 new examples, 2 new patterns; new: founded_by, birth."
-    listed = ["       1  founded by  who began it (2 patterns)", "       1  born in"]
-    assert erda("relations").lines[1:3] == listed
+    assert erda("relations").lines[1:3] == ["       1  founded by  who began it (2 patterns)", "       1  born in"]
 
 
 def test_the_store_comes_from_the_environment(erda: Erda, monkeypatch: pytest.MonkeyPatch) -> None:

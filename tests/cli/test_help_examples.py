@@ -24,8 +24,7 @@ def run_example(erda: Erda, line: str) -> SimpleNamespace:
     """Run a line of the shell: `erda ...`, or `echo ... | erda ...`."""
     before, _, command = line.rpartition(" | ")
     _, *words = shlex.split(command)
-    stdin = shlex.split(before)[1] + "\n" if before else ""
-    done = erda(*words, stdin=stdin)
+    done = erda(*words, stdin=shlex.split(before)[1] + "\n" if before else "")
     assert done.status == 0, (line, done.err)
     return done
 
@@ -156,8 +155,7 @@ def test_counterexamples_are_taught_listed_judged_and_forgotten(erda: Erda) -> N
 
 
 def test_tuning_does_what_its_help_says(erda: Erda) -> None:
-    taught = (*((one, "founded by") for one in FOUNDED), *((one, "born in") for one in BORN))
-    write_rows("taught.jsonl", taught)
+    write_rows("taught.jsonl", (*((one, "founded by") for one in FOUNDED), *((one, "born in") for one in BORN)))
     erda("teach", "--file", "taught.jsonl")
     rows = [{"text": f"{FOUNDED[0]} {i}", "relation": "founded by"} for i in range(25)]
     rows += [{"text": f"x{i} [[c]] y{i} {{{{d}}}} z{i}", "relation": None} for i in range(20)]

@@ -112,8 +112,7 @@ def test_a_method_from_a_package_is_listed_and_run(installed: Path, capsys: pyte
     assert "The nearest mean of examples" in listed
     assert re.search(r"broken +\('broken' of erda.methods: .* cannot be imported", listed)
     assert METHODS["erda"].__name__ == "Erda", "a built-in name stays"
-    words = run_words(installed, "nearest-mean")
-    assert main(["run", *words, "--out", str(installed / "runs")]) == 0
+    assert main(["run", *run_words(installed, "nearest-mean"), "--out", str(installed / "runs")]) == 0
 
 
 def test_an_encoder_from_a_package(installed: Path) -> None:

@@ -113,8 +113,7 @@ def test_each_sentence_is_used_once_with_the_higher_score(augmenter: Augmenter) 
     found = augmenter.find([twin, COAST], n_neighbours=8)
     assert len(set(texts(found.examples))) == len(found.extras)
     assert found.dropped["used for another example"] > 0
-    bergen = next(extra for extra in found.extras if "Bergen" in extra.example.tokens)
-    assert bergen.origin.id == "c1"
+    assert next(extra.origin.id for extra in found.extras if "Bergen" in extra.example.tokens) == "c1"
 
 
 def test_limits_and_thresholds(augmenter: Augmenter) -> None:
@@ -175,8 +174,7 @@ def test_an_augmenter_opens_the_model_of_the_only_index(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="indexes of 2 similarity models; delete all but one"):
         open_augmenter(store.folder)
     shutil.rmtree(vectors_folder(store, expected))
-    untrained = load_similarity(tiny)
-    assert open_augmenter(store.folder).index.about.fingerprint == untrained.fingerprint
+    assert open_augmenter(store.folder).index.about.fingerprint == load_similarity(tiny).fingerprint
     assert open_augmenter(store.folder, tiny).find([AUTHOR, COAST]).n_examples == 2
 
 

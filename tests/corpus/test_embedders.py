@@ -37,8 +37,7 @@ def test_vectors_from_two_nodes_equal_local_ones(tmp_path: Path) -> None:
     model = load_similarity(name)
     index = VectorIndex.open(store, model)
     assert len(index.shards.paths) == 8
-    expected = model.encode(store.rows(range(400)))
-    np.testing.assert_allclose(index.shards.vectors(range(400)), expected, atol=2e-3)
+    np.testing.assert_allclose(index.shards.vectors(range(400)), model.encode(store.rows(range(400))), atol=2e-3)
 
 
 def test_errors_of_workers_lose_their_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,8 +91,7 @@ def test_a_damaged_packed_file_is_named(folder, tokenizer, tmp_path):
     path.write_bytes(content[: len(content) // 2])
     with pytest.raises(DataError, match=r"pairs\.npz: "):
         read_pair_rows([path], tokenizer)
-    incomplete = {name: one for name, one in arrays.items() if name != "place"}
-    write_arrays(path, incomplete)
+    write_arrays(path, {name: one for name, one in arrays.items() if name != "place"})
     with pytest.raises(DataError, match="place"):
         read_pair_rows([path], tokenizer)
 

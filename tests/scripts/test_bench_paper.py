@@ -29,8 +29,7 @@ def put(out: Path, template: dict, variant: str, method: str, *, last: float, se
         record["order_family"] = "erda"
         record["corpus"] = "wiki" if variant == "augmented" else ""
         record["manifest"] = {**template["manifest"], "digest": f"stream-{seed}"}
-        path = out / "fewrel-5-shot" / variant / method / str(seed) / RECORD
-        write_json(path, sealed(record))
+        write_json(out / "fewrel-5-shot" / variant / method / str(seed) / RECORD, sealed(record))
 
 
 def test_figures_come_from_records_beside_their_targets(tmp_path: Path, template: dict) -> None:
@@ -48,7 +47,6 @@ def test_figures_come_from_records_beside_their_targets(tmp_path: Path, template
     assert gain.value == pytest.approx(5.0, abs=0.01)
     assert (gain.target, gain.verdict) == (">= 1.5", "met")
     assert figures["over IDLVQ-C"].value == pytest.approx(10.2, abs=0.2)
-    away = figures["EMR against the paper's 37.51"]
-    assert away.value == pytest.approx(30.25 - 37.51, abs=0.01)
+    assert figures["EMR against the paper's 37.51"].value == pytest.approx(30.25 - 37.51, abs=0.01)
     assert figures["away from it"].verdict == "NOT MET"
     assert all(figure.verdict == "met" for name, figure in figures.items() if name.startswith("p, "))

@@ -112,8 +112,7 @@ def test_hostile_names_are_escaped(page: Page) -> None:
 def test_faults_and_skipped_views_are_shown(page: Page) -> None:
     (fault,) = [text for tag, text in page.texts if tag == "li" and "broken/1/record.json" in text]
     assert "not valid JSON" in fault
-    said = " ".join(page.text_of("p"))
-    assert "Not shown: Setting 'noise' does not have two values among these records" in said
+    assert "Not shown: Setting 'noise' does not have two values among these records" in " ".join(page.text_of("p"))
 
 
 def test_figures_have_descriptions_and_tables_have_headers(page: Page) -> None:

@@ -184,8 +184,7 @@ def test_a_record_in_a_folder_whose_name_is_not_utf8_is_a_fault_on_the_page(tmp_
     toy_record(tmp_path)
     (tmp_path / "a\udcff").mkdir()
     (tmp_path / "a\udcff/record.json").write_text("{}")
-    report = write_report(tmp_path, figures=False)
-    assert r"a\udcff/record.json" in report.page.read_text()
+    assert r"a\udcff/record.json" in write_report(tmp_path, figures=False).page.read_text()
 
 
 def test_another_reference_is_tested_against_and_an_unknown_one_is_rejected(tmp_path: Path) -> None:
