@@ -110,6 +110,8 @@ def cell(encoder: Encoder, pool: Pool, n_relations: int, shots: int, seed: int) 
     )
     known, answered = of == "known", best >= 0
     sure = found.confidences.sum(axis=1)
+    in_text = answers(encoder, taught, [one.example for one in asked], [one.example.tokens for one in asked]).holds
+    gold = np.array([[name in one.holds for name in names] for one in asked])
     row = {
         "known answered": share(answered[known]),
         "of them right": share(right[known & answered]),
@@ -117,6 +119,8 @@ def cell(encoder: Encoder, pool: Pool, n_relations: int, shots: int, seed: int) 
         "none answered": share(answered[of == "none"]),
         "forced choice": share(forced[known]),
         "AUROC": 100 * auc(sure[known], sure[~known]) if not known.all() else None,
+        "known in text": share((in_text & gold)[known].any(axis=1)),
+        "unknown in text": share(in_text[of == "unknown"].any(axis=1)),
     }
     weights = np.where(known, 1 / max(known.sum(), 1), 1 / max((~known).sum(), 1))
     return row, np.stack([found.confidences.max(axis=1), forced, answered, known, weights])

@@ -10,8 +10,8 @@ asked the same questions after each number of sentences. Every draw and number h
 `text`: other sentences of the relations, against unlabelled pairs of Wikipedia, which no training reads as negatives. A
 relation holds in some of them, as often as in redocred-test (`prior`), so the likelihood is that of a mixture.
 `marked`: a known relation holds in half of the questions; the others are about other relations of the fold, or none.
-Every second draw is from close relations, and its unknown questions are about them too. For `marked`, all sentences of
-half of the draws share a part of their vectors, as those of a field do that is not Wikipedia's.
+Half of its draws are from close relations, and so are their unknown questions. Every draw comes twice, with a weight of
+a quarter in a field: all sentences share a part of their vectors, as those of text that is unlike Wikipedia do.
 Nothing of redocred-dev or of a test set is read. The weight of the competition is copied from the present score.
 """
 
@@ -24,6 +24,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -45,16 +46,16 @@ import opentext_data as data
 
 SIZES, SHOTS = (1, 2, 3, 5, 10, 20, 30), (1, 2, 5, 10, 20)
 MOST_ASKED, N_UNLABELLED = 20, 6_000  # questions per relation; pairs of an unlabelled pair and a relation per draw
-OTHERS = 0.15  # share of pairs of redocred-test that have some relation: as many have another one than those taught
-FIELD = (0.5, 1.0)  # length of the part that sentences of a field share, beside a length of 1
+FIELD, IN_FIELD = (0.5, 1.0), 0.25  # length of the part that sentences of a field share, beside 1; weight of fields
 LEAST_CLOSE = 4  # relations of a draw of close ones
 LEAST_PAIRS = 10  # of a relation in redocred-test whose rate counts
 UNLABELLED_MASS, L2 = 20.0, 1e-6
 JUDGED = {"ridge": 10.0, "l2": 0.05, "bias": 0.3}  # of the correction; chosen on redocred-test, folds A and B
-USED = {  # what earns its place; `--ablation` prints what each is worth
-    "marked": tuple(name for name in FEATURES if name not in ("cosine", "near", "rare")),
-    "text": FEATURES,
+UNUSED = {  # `--ablation` prints what each would be worth
+    "marked": ("own", "few own", "near", "rare"),
+    "text": ("contrast", "own contrast", "rivals", "few own contrast"),
 }
+USED = {kind: tuple(name for name in FEATURES if name not in unused) for kind, unused in UNUSED.items()}
 
 
 class FieldEncoder(Encoder):
@@ -81,10 +82,12 @@ class Cell:
     gold: np.ndarray  # [n_known], columns
 
     @classmethod
-    def of(cls, right: np.ndarray, wrong: np.ndarray, mass: float, leads: np.ndarray, gold: np.ndarray) -> Cell:
-        """Weigh pairs for which the relation holds by 1 together, the others by `mass`."""
+    def of(
+        cls, right: np.ndarray, wrong: np.ndarray, masses: tuple[float, float], leads: np.ndarray, gold: np.ndarray
+    ) -> Cell:
+        """`masses` are the weights of all pairs for which the relation holds, and of the others."""
         sizes = (len(right), len(wrong))
-        weight = np.repeat([1 / sizes[0], mass / sizes[1]], sizes)
+        weight = np.repeat(np.divide(masses, sizes), sizes)
         return cls(np.concatenate([right, wrong]), np.repeat([1.0, 0.0], sizes), weight, leads, gold)
 
 
@@ -123,12 +126,14 @@ class Fold:
         """Questions after every draw of the grid, in text and marked."""
         unlabelled = self.encoder.unlabelled()
         assert unlabelled is not None
-        for size, seed in ((size, seed) for size in SIZES if size < len(self.relations) for seed in range(2 * n_draws)):
-            draw = random.Random(f"{size} {seed}")
-            shared = draw.choice(unlabelled.vectors) * (seed // 2 % 2 * draw.uniform(*FIELD))
+        sizes = [size for size in SIZES if size < len(self.relations)]
+        fields = (False, True) if "marked" in kinds else (False,)
+        for size, seed, is_close, in_field in product(sizes, range(n_draws), (False, True), fields):
+            draw = random.Random(f"{size} {seed} {is_close}")
+            shared = draw.choice(unlabelled.vectors) * (in_field * draw.uniform(*FIELD))
             encoder = FieldEncoder(self.encoder, shared)
             some = Pairs(unit_rows(unlabelled.vectors + shared), unlabelled.types, unlabelled.starts)[N_SPREAD:]
-            pool = sorted(self.relations) if seed % 2 == 0 else self._close(draw, max(2 * size, LEAST_CLOSE))
+            pool = self._close(draw, max(2 * size, LEAST_CLOSE)) if is_close else sorted(self.relations)
             if size >= len(pool):
                 continue
             names = draw.sample(pool, size)
@@ -144,19 +149,18 @@ class Fold:
             for shots in SHOTS:
                 method, head = self._taught({name: one[:shots] for name, one in teaching.items()}, encoder, unlabelled)
                 scores = method.fitted.scores(known.vectors)
-                if "text" in kinds and not shared.any():
+                if "text" in kinds and not is_close and not in_field:
                     features = head.features(scores, known)[np.arange(len(gold)), gold]
                     others = head.features(method.fitted.scores(some.vectors), some).reshape(-1, len(FEATURES))
                     others = others[np.random.default_rng(seed).permutation(len(others))[:N_UNLABELLED]]
-                    near = head.features(method.fitted.scores(other.vectors), other).reshape(-1, len(FEATURES))
-                    near = near[np.random.default_rng(seed).permutation(len(near))[: round(OTHERS * N_UNLABELLED)]]
-                    yield "text", Cell.of(features, np.concatenate([others, near]), UNLABELLED_MASS, *_NONE)
+                    yield "text", Cell.of(features, others, (1.0, UNLABELLED_MASS), *_NONE)
                 features, others = (
                     head.features(found, one)[np.arange(len(one)), found.argmax(axis=1)]
                     for one, found in ((known, scores), (other, method.fitted.scores(other.vectors)))
                 )
                 leads = (scores - scores.max(axis=1, keepdims=True)) / usual_gap(method.fitted, unlabelled)
-                yield "marked", Cell.of(features, others, 1.0, leads, gold)
+                mass = 2 * (IN_FIELD if in_field else 1 - IN_FIELD)
+                yield "marked", Cell.of(features, others, (mass, mass), leads, gold)
 
     def _close(self, draw: random.Random, n: int) -> list[str]:
         """Return the `n` relations nearest to a random one, by their mean vectors; at most two thirds of all."""
