@@ -1,5 +1,7 @@
 """The default operating point on hand-written sentences; what counterexamples, types and thresholds change."""
 
+import json
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +18,8 @@ from erda.text.marks import Mark
 from erda.text.spacy_tagger import Tag, typed_examples
 from erda.types import Entity, Example, Span
 
+DOMAINS = Path(__file__).parents[2] / "benchmarks" / "domains.jsonl"
+
 
 @pytest.fixture(scope="module")
 def taught(tmp_path_factory: pytest.TempPathFactory) -> Extractor:
@@ -29,6 +33,22 @@ def test_plain_statements_are_answered_and_other_sentences_mostly_refused(taught
     for true, nothing, refused in ((TRUE, NOTHING_HOLDS, 0.7), (FRESH_TRUE, FRESH_NOTHING_HOLDS, 0.6)):
         assert [one.relation for one in taught.predict(list(true))] == list(true.values())
         assert sum(one.relation is None for one in taught.predict(nothing)) >= refused * len(nothing)
+
+
+def test_text_unlike_wikipedia_is_not_answered_at_random(tmp_path: Path) -> None:
+    """Five relations of each domain of hand-written sentences are taught; questions about the others are refused."""
+    rows, answered = [json.loads(line) for line in DOMAINS.read_text(encoding="utf-8").splitlines()], []
+    for domain in dict.fromkeys(row["domain"] for row in rows):
+        own = defaultdict[str, list[str]](list)
+        for row in (one for one in rows if one["domain"] == domain):
+            own[row["relation"]].append(row["sentence"])
+        extractor, names = Extractor.open(tmp_path / domain), list(own)[:5]
+        extractor.teach_many({name: own[name][:5] for name in names})
+        asked = [one for name in names for one in own[name][5:]], [one for name in list(own)[5:] for one in own[name]]
+        answered.append([np.mean([one.relation is not None for one in extractor.predict(some)]) for some in asked])
+    known, unknown = np.transpose(answered)
+    assert max(unknown) < 0.35
+    assert known.mean() > 2 * unknown.mean()
 
 
 def test_tokens_of_another_tool_get_the_confidence_of_the_text(taught: Extractor) -> None:
