@@ -52,7 +52,7 @@ LEAST_PAIRS = 10  # of a relation in redocred-test whose rate counts
 UNLABELLED_MASS, L2 = 20.0, 1e-6
 JUDGED = {"ridge": 10.0, "l2": 0.05, "bias": 0.3}  # of the correction; chosen on redocred-test, folds A and B
 UNUSED = {  # `--ablation` prints what each would be worth
-    "marked": ("own", "few own", "near", "rare"),
+    "marked": ("cosine", "own", "few own", "near", "rare"),
     "text": ("contrast", "own contrast", "rivals", "few own contrast"),
 }
 USED = {kind: tuple(name for name in FEATURES if name not in unused) for kind, unused in UNUSED.items()}
