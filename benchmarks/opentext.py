@@ -223,7 +223,8 @@ def denied(encoder: data.VectorEncoder, options: argparse.Namespace) -> Iterator
 
 def domains(encoder: data.VectorEncoder, options: argparse.Namespace) -> Iterator[Row]:
     """Hand-written sentences of four domains: some relations are taught, the others of the domain are unknown."""
-    encoder.load("domain-names"), encoder.load("domains")
+    for part in ("domain-names", "domains"):
+        encoder.load(part)
     for name in data.domains():
         yield from cells(encoder, options.fold, name, [(options.relations, options.shots)], options.draws)
 

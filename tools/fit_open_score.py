@@ -6,13 +6,15 @@ python tools/fit_open_score.py B=redocred-B F=fewrel-40 --without redocred-A --o
 python tools/fit_open_score.py ... --ablation                                  # what each feature is worth
 
 benchmarks/opentext.py makes the vectors. Draws of 1 to 30 relations are taught by 1 to 20 sentences each, and
-asked the same questions after each number of sentences. Every draw and number has the same weight.
+asked the same questions after each number of sentences. Every number has the same weight.
 `text`: other sentences of the relations, against unlabelled pairs of Wikipedia, which no training reads as negatives. A
 relation holds in some of them, as often as in redocred-test (`prior`), so the likelihood is that of a mixture.
 `marked`: a known relation holds in half of the questions; the others are about other relations of the fold, or none.
-Half of its draws are from close relations, and so are their unknown questions. Every draw comes twice, with a weight of
-a quarter in a field: all sentences share a part of their vectors, as those of text that is unlike Wikipedia do.
-Nothing of redocred-dev or of a test set is read. The weight of the competition is copied from the present score.
+Each draw of random relations comes with one of close relations, where the fold has enough; its unknown questions are
+about close relations, too. Each of these is asked twice: as it is (weight 3/4) and in a simulated field (1/4), where
+all sentences share a part of their vectors, as sentences of a text unlike Wikipedia do.
+Nothing of redocred-dev or of a test set is read. What is not fitted, like the weight of the competition, is copied from
+the packaged score.
 """
 
 from __future__ import annotations
@@ -127,12 +129,12 @@ class Fold:
         unlabelled = self.encoder.unlabelled()
         assert unlabelled is not None
         sizes = [size for size in SIZES if size < len(self.relations)]
-        fields = (False, True) if "marked" in kinds else (False,)
-        for size, seed, is_close, in_field in product(sizes, range(n_draws), (False, True), fields):
+        some = Pairs(unlabelled.vectors, unlabelled.types, unlabelled.starts)[N_SPREAD:]
+        kinds_of_draws = product((False, True), repeat=2) if "marked" in kinds else [(False, False)]
+        for size, seed, (is_close, in_field) in product(sizes, range(n_draws), kinds_of_draws):
             draw = random.Random(f"{size} {seed} {is_close}")
             shared = draw.choice(unlabelled.vectors) * (in_field * draw.uniform(*FIELD))
             encoder = FieldEncoder(self.encoder, shared)
-            some = Pairs(unit_rows(unlabelled.vectors + shared), unlabelled.types, unlabelled.starts)[N_SPREAD:]
             pool = self._close(draw, max(2 * size, LEAST_CLOSE)) if is_close else sorted(self.relations)
             if size >= len(pool):
                 continue
@@ -230,7 +232,7 @@ def best_threshold(cells: Sequence[Cell], weights: Sequence[float], rate: float)
 
 
 def best_share(cells: Sequence[Cell]) -> float:
-    """Slope of the scores at which the shares of relations are likeliest."""
+    """Slope of the scores at which the shares of relations are likeliest; all draws count alike."""
 
     def loss(slope: float) -> float:
         found = [slope * one.leads for one in cells]
@@ -249,7 +251,9 @@ def main() -> None:
     parser.add_argument("--without", metavar="FOLD", nargs="*", default=[], help="folds whose relations are left out")
     parser.add_argument("--out", type=Path, default=SCORE)
     parser.add_argument("--draws", type=int, default=2)
-    parser.add_argument("--kinds", nargs="+", default=[*USED], choices=[*USED], help="what to fit; the rest stays")
+    parser.add_argument(
+        "--kinds", nargs="+", default=[*USED], choices=[*USED], help="the rest is copied: fitted to all folds"
+    )
     parser.add_argument("--ablation", action="store_true", help="print what each feature is worth")
     options = parser.parse_args()
     without = frozenset(name for fold in options.without for name in data.held_out(fold))
@@ -270,7 +274,7 @@ def main() -> None:
         for column in range(len(FEATURES)) if options.ablation else ():
             other = sorted({*columns} ^ {column})
             word = "without" if column in columns else "with"
-            print(f"  {word:7} {FEATURES[column]:10} {fitted(cells[kind], other, given)[1] - loss:+.4f}")
+            print(f"  {word:7} {FEATURES[column]:16} {fitted(cells[kind], other, given)[1] - loss:+.4f}")
         named = dict(zip(USED[kind], weights.tolist(), strict=True))
         if kind == "text":
             named["constant"] += float(np.log(rate / (1 - rate)))

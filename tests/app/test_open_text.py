@@ -47,7 +47,7 @@ def test_text_unlike_wikipedia_is_not_answered_at_random(tmp_path: Path) -> None
         asked = [one for name in names for one in own[name][5:]], [one for name in list(own)[5:] for one in own[name]]
         answered.append([np.mean([one.relation is not None for one in extractor.predict(some)]) for some in asked])
     known, unknown = np.transpose(answered)
-    assert max(unknown) < 0.35
+    assert max(unknown) < 0.5
     assert known.mean() > 2 * unknown.mean()
 
 

@@ -18,10 +18,10 @@ from erda.text.sentences import words_before
 from erda.types import Example
 
 # score: two-covariance score, 0 for unlabelled pairs and 1 for the taught examples. cosine: whitened vector with the
-# mean of the examples, in deviations of unlabelled pairs. contrast: the same cosine as seen from the mean of all taught
-# relations. own, own contrast: leave-one-out cosine and contrast of the examples. rivals: mean of the best contrast of
-# each taught example with another relation. few: times 1 / (1 + number of examples). near: logarithm of the distance
-# between the entities. rare: log odds of entity types where below 0.
+# mean of the examples, in deviations of unlabelled pairs. contrast: the same cosine, seen from near the mean of all
+# taught relations. own, own contrast: leave-one-out cosine and contrast of the examples. rivals: mean of the best
+# contrast of each taught example with another relation. few: times 1 / (1 + number of examples and patterns). near:
+# logarithm of the distance between the entities. rare: log odds of entity types where below 0.
 FEATURES = (
     *("score", "cosine", "contrast", "own", "own contrast", "rivals"),
     *("few score", "few own", "few own contrast", "constant", "near", "rare"),
@@ -76,10 +76,10 @@ class OpenHead:
     centre: np.ndarray  # [dim], mean vector of unlabelled pairs
     whitening: np.ndarray  # [dim, dim], of vectors from the centre
     means: np.ndarray  # [dim, n_relations], mean of the examples and the name, whitened, of length 1
-    shift: np.ndarray  # [dim], from the mean of taught relations to `centre`, whitened
-    contrasts: np.ndarray  # [dim, n_relations], like `means`, from the mean of taught relations
+    shift: np.ndarray  # [dim], moves whitened vectors so that the mean of taught relations is near zero
+    contrasts: np.ndarray  # [dim, n_relations], like `means`, after the shift, divided by the usual cosine
     own: np.ndarray  # [2, n_relations], mean cosine (in deviations) and contrast of each example with the others
-    rivals: np.ndarray  # [n_relations], how close the taught examples are to relations other than their own
+    rivals: np.ndarray  # [n_relations], all equal: mean contrast of taught examples with the nearest other relation
     types: np.ndarray  # [2, 1 + n_types, n_relations], log odds of head and tail types; row 0 (unknown) is zero
     counts: np.ndarray  # [n_relations], examples and patterns of each relation
     weights: np.ndarray  # [2, dim, n_relations], corrections by judgements, of marked pairs and of text

@@ -25,7 +25,7 @@ SCORE = Path(__file__).with_name("open_score.json")  # of `tools/fit_open_score.
 TYPE_PRIOR = 0.5  # number of unlabelled pairs that are added to the types of the examples
 BY_HAND = 20.0  # number of examples that types set by hand count for
 N_SPREAD = 2_000  # pairs of the sample that scores are compared with
-FEW_RELATIONS = 0.5  # the contrast takes (n - 1) / (n - 1 + this) of the mean of n relations
+FEW_RELATIONS = 0.5  # a contrast is seen from (n - 1) / (n - 1 + this) of the mean of n relations; not fitted
 MOST_JUDGED = 1_000  # examples and counterexamples in a regression
 
 
@@ -63,7 +63,7 @@ def fit_open_head(
     shift = -_common_part([examples for examples, _ in own])
     apart = [(examples + shift, name) for examples, name in own]
     means, contrasts = (unit_rows(np.stack([rows.sum(axis=0) + name for rows, name in some])) for some in (own, apart))
-    usual = float(np.linalg.norm(unlabelled.variances * np.square(whitening).sum(axis=0)))  # cosine of unlabelled pairs
+    usual = float(np.linalg.norm(unlabelled.variances * np.square(whitening).sum(axis=0)))  # a cosine of two pairs
     cosines, likelihoods = sample @ means.T, _sample_scores(model, unlabelled)
     level = np.stack([np.full(len(taught), likelihoods.mean()), cosines.mean(axis=0)])
     reach = max(_taught_score(taught, model, default=likelihoods.max()) - level[0, 0], likelihoods.std())
@@ -129,8 +129,12 @@ def _rivals(taught: Sequence[np.ndarray], contrasts: np.ndarray) -> float:
     """Mean over taught examples of the best contrast with another relation; 0 with one relation."""
     if len(taught) < 2 or not any(map(len, taught)):
         return 0.0
-    found = [rows @ np.delete(contrasts, i, axis=0).T for i, rows in enumerate(taught)]
-    return float(np.concatenate(found).max(axis=1).mean())
+    best = []
+    for i, rows in enumerate(taught):
+        found = rows @ contrasts.T
+        found[:, i] = -np.inf
+        best.append(found.max(axis=1))
+    return float(np.concatenate(best).mean())
 
 
 def _whitening(unlabelled: Unlabelled) -> np.ndarray:
@@ -167,7 +171,7 @@ def _own_cosine(own: np.ndarray, name: np.ndarray) -> float:
 
 
 def _own_level(own: np.ndarray, name: np.ndarray, sample: np.ndarray) -> float:
-    """The same in deviations of the sample."""
+    """Mean leave-one-out cosine of the examples, in deviations of the sample; 0 without examples."""
     if not len(own):
         return 0.0
     usual = sample @ unit_rows((own.sum(axis=0) + name - own).mean(axis=0, keepdims=True))[0]
