@@ -202,6 +202,13 @@ def test_contrasts_are_seen_from_the_mean_of_the_taught_relations(unlabelled: Un
     assert not alone.rivals.any()
 
 
+def test_packaged_weights_are_those_of_the_documented_features() -> None:
+    seen_from_relations = {"contrast", "own contrast", "rivals", "few own contrast"}
+    found = {kind: {name for name in FEATURES if name in fitted_score()[kind]} for kind in ("marked", "text")}
+    assert found["marked"] == seen_from_relations | {"score", "few score", "constant"}
+    assert found["text"] == set(FEATURES) - seen_from_relations
+
+
 def test_relations_of_a_marked_pair_share_one_probability(unlabelled: Unlabelled, model: Fitted) -> None:
     head, like = fit_open_head(taught(*both()), model, unlabelled), some_pairs(1, 9, around=0)
     found = head.marked_confidences(model.scores(like.vectors), like)
