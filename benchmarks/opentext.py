@@ -222,7 +222,7 @@ def denied(encoder: data.VectorEncoder, options: argparse.Namespace) -> Iterator
 
 
 def domains(encoder: data.VectorEncoder, options: argparse.Namespace) -> Iterator[Row]:
-    """Hand-written sentences of four domains: some relations are taught, the others of the domain are unknown."""
+    """Hand-written sentences of four domains: teach some relations, ask about all relations of the domain."""
     for part in ("domain-names", "domains"):
         encoder.load(part)
     for name in data.domains():

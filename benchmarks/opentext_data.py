@@ -174,7 +174,7 @@ def denied() -> list[tuple[str, Example]]:
 
 @cache
 def domains() -> dict[str, list[Example]]:
-    """Hand-written sentences of ten to twelve relations in each of four domains that are not Wikipedia's."""
+    """Return the hand-written sentences of each domain: text unlike Wikipedia."""
     found = defaultdict[str, list[Example]](list)
     for row in map(json.loads, DOMAINS.read_text(encoding="utf-8").splitlines()):
         found[row["domain"]].append(replace(example_of(row["sentence"]), relation=row["relation"]))

@@ -10,9 +10,8 @@ asked the same questions after each number of sentences. Every number has the sa
 `text`: other sentences of the relations, against unlabelled pairs of Wikipedia, which no training reads as negatives. A
 relation holds in some of them, as often as in redocred-test (`prior`), so the likelihood is that of a mixture.
 `marked`: a known relation holds in half of the questions; the others are about other relations of the fold, or none.
-Each draw of random relations comes with one of close relations, where the fold has enough; its unknown questions are
-about close relations, too. Each of these is asked twice: as it is (weight 3/4) and in a simulated field (1/4), where
-all sentences share a part of their vectors, as sentences of a text unlike Wikipedia do.
+Besides each draw of random relations there is one of close relations, if the fold has enough. Each draw counts twice:
+unchanged (weight 3/4) and in a simulated field (1/4), where one vector is added to all sentences.
 Nothing of redocred-dev or of a test set is read. What is not fitted, like the weight of the competition, is copied from
 the packaged score.
 """
@@ -48,12 +47,12 @@ import opentext_data as data
 
 SIZES, SHOTS = (1, 2, 3, 5, 10, 20, 30), (1, 2, 5, 10, 20)
 MOST_ASKED, N_UNLABELLED = 20, 6_000  # questions per relation; pairs of an unlabelled pair and a relation per draw
-FIELD, IN_FIELD = (0.5, 1.0), 0.25  # length of the part that sentences of a field share, beside 1; weight of fields
-LEAST_CLOSE = 4  # relations of a draw of close ones
+FIELD, IN_FIELD = (0.5, 1.0), 0.25  # length of the vector that a field adds to unit vectors; weight of fields
+LEAST_CLOSE = 4  # smallest pool of close relations
 LEAST_PAIRS = 10  # of a relation in redocred-test whose rate counts
 UNLABELLED_MASS, L2 = 20.0, 1e-6
 JUDGED = {"ridge": 10.0, "l2": 0.05, "bias": 0.3}  # of the correction; chosen on redocred-test, folds A and B
-UNUSED = {  # `--ablation` prints what each would be worth
+UNUSED = {  # excluded features; `--ablation` prints the loss with each of them
     "marked": ("cosine", "own", "few own", "near", "rare"),
     "text": ("contrast", "own contrast", "rivals", "few own contrast"),
 }
@@ -61,14 +60,14 @@ USED = {kind: tuple(name for name in FEATURES if name not in unused) for kind, u
 
 
 class FieldEncoder(Encoder):
-    """The vectors of another encoder with a part that all sentences share, as those of one field do."""
+    """Simulates a field: adds one vector to all sentence vectors of an encoder."""
 
     def __init__(self, encoder: Encoder, shared: np.ndarray) -> None:
         self.spec, self.dim, self.unlabelled_file = encoder.spec, encoder.dim, encoder.unlabelled_file
         self._encoder, self._shared = encoder, shared
 
     def embed(self, examples: Sequence[Example], *, blanked: bool = False, batch_size: int | None = None) -> np.ndarray:
-        """Sentences that stand for a relation's name belong to no field."""
+        """Embed sentences; those of relation names (blanked) stay unchanged."""
         vectors = self._encoder.embed(examples, blanked=blanked, batch_size=batch_size)
         return vectors if blanked else unit_rows(vectors + self._shared)
 
@@ -87,7 +86,7 @@ class Cell:
     def of(
         cls, right: np.ndarray, wrong: np.ndarray, masses: tuple[float, float], leads: np.ndarray, gold: np.ndarray
     ) -> Cell:
-        """`masses` are the weights of all pairs for which the relation holds, and of the others."""
+        """Build a cell; `masses` are the total weights of positive and negative pairs."""
         sizes = (len(right), len(wrong))
         weight = np.repeat(np.divide(masses, sizes), sizes)
         return cls(np.concatenate([right, wrong]), np.repeat([1.0, 0.0], sizes), weight, leads, gold)
@@ -107,13 +106,14 @@ class Fold:
     @classmethod
     def read(cls, folder: Path, fold: str, without: frozenset[str]) -> Fold:
         """Read the sentences of a fold."""
+        names = data.fold(fold)
         encoder, is_text = data.VectorEncoder(folder), fold.startswith("redocred")
         parts = ("redoc41", "redoc41") if is_text else ("fewrel-taught", "fewrel-validation")
         found = [defaultdict[str, list[Example]](list) for _ in parts]
         for own, name in zip(found, parts, strict=True):
             for one in encoder.load(name):
                 own[str(one.relation)].append(one)
-        usable = [name for name in data.fold(fold) if name not in without and len(found[0][name]) >= 2 * max(SHOTS)]
+        usable = [name for name in names if name not in without and len(found[0][name]) >= 2 * max(SHOTS)]
         known = data.relations("redoc41" if is_text else "fewrel")
         return cls(
             encoder,
@@ -232,7 +232,7 @@ def best_threshold(cells: Sequence[Cell], weights: Sequence[float], rate: float)
 
 
 def best_share(cells: Sequence[Cell]) -> float:
-    """Slope of the scores at which the shares of relations are likeliest; all draws count alike."""
+    """Fit the slope by which relations share a probability; every draw has the same weight."""
 
     def loss(slope: float) -> float:
         found = [slope * one.leads for one in cells]

@@ -119,7 +119,7 @@ def _taught_score(taught: Sequence[TaughtPairs], model: Fitted, *, default: floa
 
 
 def _common_part(taught: Sequence[np.ndarray]) -> np.ndarray:
-    """Mean of the relations' means, [dim]: nothing of it with one relation, nearly all with many."""
+    """Return the mean of the relations' means, times (n - 1) / (n - 0.5): zero for a single relation. [dim]"""
     means = [own.mean(axis=0) for own in taught if len(own)]
     others = max(len(means) - 1, 0)
     return np.sum(means or taught[0], axis=0) / max(len(means), 1) * others / (others + FEW_RELATIONS)
