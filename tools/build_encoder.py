@@ -90,27 +90,24 @@ def _restore(layers: LayeredModel, graph: onnx.GraphProto) -> None:
     found = [node.input for node in graph.node if node.op_type == "LayerNormalization"]
     for norm, (_, weight, bias) in zip(norms, found, strict=True):
         norm.weight.copy_(values[weight]), norm.bias.copy_(values[bias])
-    rows = list(_linears(graph, values))
+    linears = _linears(graph, values)
     for attention, layer in blocks:
         own, dense = attention.self, (attention.output.dense, layer.intermediate.dense, layer.output.dense)
         for one in (own.query, own.key, own.value, *dense):
-            (weight, bias), n = rows[0], one.out_features
-            one.weight.copy_(weight[:n]), one.bias.copy_(bias[:n])
-            rows[:1] = [(weight[n:], bias[n:])] if len(weight) > n else []
+            weight, bias = next(linears)
+            one.weight.copy_(weight), one.bias.copy_(bias)
 
 
 def _linears(graph: onnx.GraphProto, values: Mapping[str, torch.Tensor]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Weights [out, in] and biases of linear layers; those with the same input are one."""
+    """Weights [out, in] and biases of linear layers; a bias that a product does not contain is added after it."""
     made = {node.output[0]: node for node in graph.node}
     added = [(place, node.input[1]) for place, node in enumerate(graph.node) if node.op_type == "Add"]
     for place, node in enumerate(graph.node):
-        if node.op_type == "Gemm":
-            yield values[node.input[1]], values[node.input[2]]
-        elif node.op_type == "MatMulIntegerToFloat":
+        if node.op_type == "MatMulIntegerToFloat":
             whole, scale, states = values[node.input[1]], values[node.input[3]], made[made[node.input[0]].input[0]]
             columns = values[states.input[1]] if states.op_type == "Mul" else 1.0  # 1 / scale of each column
-            bias = next(values[name] for at, name in added if at > place)
-            yield whole.T * scale[:, None] * columns, bias
+            bias = node.input[6] if len(node.input) > 6 else next(name for at, name in added if at > place)
+            yield whole.T * scale[:, None] * columns, values[bias]
 
 
 def check(weights: Path) -> None:

@@ -32,7 +32,7 @@ from erda.types import EncoderSpec, Example
 if TYPE_CHECKING:
     from erda.encoders.frozen import FrozenCache
 
-VERSION = 5  # format of the graph and the files beside it
+VERSION = 6  # format of the graph and the files beside it
 GRAPH, TOKENIZER, ABOUT = "model.onnx", "tokenizer.json", "encoder.json"
 BUILT = "open-mpnet"  # too large to ship: `erda data get open-mpnet` builds its files
 GET = f"erda data get {BUILT}"

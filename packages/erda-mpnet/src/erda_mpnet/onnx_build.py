@@ -22,7 +22,7 @@ precision, which ONNX Runtime widens when it loads the file.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,7 @@ RUNTIME = "com.microsoft"  # the domain of ONNX Runtime's own operators
 LARGEST = 63  # largest int8 weight: 255 x 63 x 2 fits into 16 bits
 LARGEST_WORD = 127  # largest entry of an int8 word vector
 TINY = np.array(1e-9, dtype=np.float32)
+DEPTH = np.array(0.17, dtype=np.float32)  # of the activation, whose smallest value is -0.16997
 N_SAMPLE = 100  # sentences that the ranges of inputs are measured on
 COLUMN_POWER = 0.6  # of a column's largest value, that it is divided by
 ROOM = 1.05  # for values beyond those of the sample
@@ -245,16 +246,16 @@ class _Graph:
         if last:
             here = self._add("Gather", states, "marks")
             bias = bias and self._add("Gather", bias, "marks", axis=1)
-            parts = [project(here, query), *self._split(project(states, key, value), 2)]
+            parts = [*project(here, query), *project(states, key, value)]
         else:
-            here, parts = states, self._split(project(states, query, key, value), 3)
+            here, parts = states, project(states, query, key, value)
         n_heads = attention.num_attention_heads
         mixed = self._attend(parts, bias, (n_heads, layers.hidden_size // n_heads))
         block = layer.attention
         output, norm = (block.attn.o, block.LayerNorm) if layers.mpnet else (block.output.dense, block.output.LayerNorm)
-        attended = self._skip(norm, linear(mixed, output), here)
-        inner = self._add("Gelu", linear(attended, layer.intermediate.dense), domain=RUNTIME)
-        return self._skip(layer.output.LayerNorm, self._rows(inner, layer.output.dense), attended)
+        attended = self._skip(norm, *linear(mixed, output), here)
+        inner = self._add("Gelu", *linear(attended, layer.intermediate.dense), domain=RUNTIME)
+        return self._skip(layer.output.LayerNorm, *self._rows(inner, layer.output.dense, activated=True), attended)
 
     def _attend(self, parts: list[str], bias: str, shape: tuple[int, int]) -> str:
         """Attention with queries, keys and values [n, width], width = heads x size = `shape`: [n, width].
@@ -278,53 +279,55 @@ class _Graph:
         length = self._add("ReduceL2", pairs, self._ints(1), keepdims=1)
         return self._add("Div", pairs, self._add("Max", length, self._constant(TINY)))
 
-    def _exact(self, states: str, *linears: nn.Linear) -> str:
-        """Linear layers side by side, in 32 bits: [n, in] -> [n, sum of out]."""
-        weight, bias = _side_by_side(linears)
-        return self._add("Gemm", states, self._floats(weight), self._constant(bias), transB=1)
+    def _exact(self, states: str, *linears: nn.Linear) -> list[str]:
+        """Linear layers with the same input, in 32 bits: [n, in] -> [n, out] each."""
+        weights = ((self._floats(_array(one.weight)), self._constant(_array(one.bias))) for one in linears)
+        return [self._add("Gemm", states, *both, transB=1) for both in weights]
 
-    def _columns(self, states: str, *linears: nn.Linear) -> str:
-        """Linear layers side by side, with columns quantised: [n, in] -> [n, sum of out]."""
+    def _columns(self, states: str, *linears: nn.Linear) -> list[str]:
+        """Linear layers with the same input, its columns quantised: [n, in] -> [n, out] each."""
         if not self.int8:
             self.columns.append(states)
             return self._exact(states, *linears)
-        weight, bias = _side_by_side(linears)
         low, high = next(self.ranges)
         powers = np.maximum(np.maximum(-low, high), TINY) ** COLUMN_POWER  # rounded, so the same on every machine
         column_scale = powers.astype(np.float16).astype(np.float32)
         low, high = (low / column_scale).min(), (high / column_scale).max()
         step = np.float32((high - low) / 254)
         fixed = self._constant(np.array(step)), self._constant(np.array(np.rint(-low / step), np.uint8))
-        whole, scales = self._whole(weight * column_scale)
         states = self._add("QuantizeLinear", self._add("Mul", states, self._constant(1 / column_scale)), *fixed)
-        product = self._add("MatMulIntegerToFloat", states, whole, fixed[0], scales, fixed[1], domain=RUNTIME)
-        return self._add("Add", product, self._constant(bias))
+        return [self._product(states, *fixed, _array(one.weight) * column_scale, _array(one.bias)) for one in linears]
 
-    def _rows(self, states: str, linear: nn.Linear) -> str:
-        """A linear layer, with rows quantised: [n, in] -> [n, out]."""
+    def _rows(self, states: str, linear: nn.Linear, *, activated: bool = False) -> list[str]:
+        """A linear layer, with rows quantised: [n, in] -> [n, out]; `activated` says that the states come from GELU."""
         if not self.int8:
             return self._exact(states, linear)
-        weight, bias = _side_by_side([linear])
-        whole, scales = self._whole(weight)
-        largest = self._add("ReduceMax", self._add("Abs", states), self._ints(1), keepdims=1)
-        largest = self._add("Max", largest, self._constant(TINY))
+        weight, bias = _array(linear.weight), _array(linear.bias)
+        sizes, floor = (states, DEPTH) if activated else (self._add("Abs", states), TINY)
+        largest = self._add("ReduceMax", sizes, self._ints(1), keepdims=1)
+        largest = self._add("Max", largest, self._constant(floor))
         states = self._add("Div", states, largest)
         if self.levitated:
             step, middle = self._constant(np.array(1 / 127, np.float32)), self._constant(np.array(128, np.uint8))
-            whole_states = self._add("QuantizeLinear", states, step, middle)
-            product = self._add("MatMulIntegerToFloat", whole_states, whole, step, scales, middle, domain=RUNTIME)
+            product = self._product(self._add("QuantizeLinear", states, step, middle), step, middle, weight)
         else:
-            product = self._add("DynamicQuantizeMatMul", states, whole, scales, domain=RUNTIME)
-        return self._add("Add", self._add("Mul", product, largest), self._constant(bias))
+            product = self._add("DynamicQuantizeMatMul", states, *self._whole(weight), domain=RUNTIME)
+        return [self._add("Add", self._add("Mul", product, largest), self._constant(bias))]
+
+    def _product(self, states: str, step: str, middle: str, weight: np.ndarray, bias: np.ndarray | None = None) -> str:
+        """Product of quantised states and weights, plus a bias: [n, in] -> [n, out]."""
+        whole, scales = self._whole(weight)
+        last = () if bias is None else ("", self._constant(bias))  # "" stands for the zero point of the weights
+        return self._add("MatMulIntegerToFloat", states, whole, step, scales, middle, *last, domain=RUNTIME)
 
     def _whole(self, weight: np.ndarray) -> tuple[str, str]:
         """Weights as whole numbers [in, out], and the scale of each output."""
         scale = np.maximum(np.abs(weight).max(axis=1), TINY) / LARGEST
         return self._constant(np.rint(weight / scale[:, None]).astype(np.int8).T), self._constant(scale)
 
-    def _skip(self, norm: nn.LayerNorm, states: str, skipped: str) -> str:
+    def _skip(self, norm: nn.LayerNorm, *states: str) -> str:
         """A residual connection and the normalisation after it, which the fused operator computes slowly on a CPU."""
-        total = self._add("Add", states, skipped)
+        total = self._add("Add", *states)
         return self._add("LayerNormalization", total, *self._scale(norm), epsilon=norm.eps)
 
     def _scale(self, norm: nn.LayerNorm) -> tuple[str, str]:
@@ -350,10 +353,6 @@ class _Graph:
         both = self._add("Concat", length, length, axis=0)
         return self._add("Slice", self._floats(_array(bias)), self._ints(0, 0), both, self._ints(1, 2))
 
-    def _split(self, states: str, n: int) -> list[str]:
-        self.nodes.append(helper.make_node("Split", [states], names := self._names(n), axis=1, num_outputs=n))
-        return names
-
     def _ints(self, *numbers: int) -> str:
         return self._constant(np.array(numbers, dtype=np.int64))
 
@@ -362,11 +361,8 @@ class _Graph:
         self.constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
         return name
 
-    def _names(self, n: int) -> list[str]:
-        return [f"{len(self.nodes)}.{part}" for part in range(n)]
-
     def _add(self, operator: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
-        (name,) = self._names(1)
+        name = str(len(self.nodes))
         self.nodes.append(helper.make_node(operator, inputs, [name], domain=domain, **attributes))
         return name
 
@@ -378,12 +374,6 @@ def _attention(layers: LayeredModel, layer: Any) -> tuple[Any, nn.Linear, nn.Lin
         return attention, attention.q, attention.k, attention.v
     attention = layer.attention.self
     return attention, attention.query, attention.key, attention.value
-
-
-def _side_by_side(linears: Sequence[nn.Linear]) -> tuple[np.ndarray, np.ndarray]:
-    """Weights [sum of out, in] and biases of linear layers with the same input."""
-    weights, biases = zip(*((_array(one.weight), _array(one.bias)) for one in linears), strict=True)
-    return np.concatenate(weights), np.concatenate(biases)
 
 
 def _position_rows(layers: LayeredModel, n: int) -> Tensor:
