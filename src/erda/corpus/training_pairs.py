@@ -87,7 +87,9 @@ class PairRows:
         """Rows of both; entities and relations of `other` are numbered anew."""
         n_entities = int(max(self.head.max(initial=-1), self.tail.max(initial=-1))) + 1
         relation = np.where(other.relation >= 0, other.relation + len(self.relations), other.relation)
-        made_of = Provenance(self.made_of.sources | other.made_of.sources, self.made_of.excluded, self.made_of.left_out)
+        excluded = dict.fromkeys(filter(None, (self.made_of.excluded, other.made_of.excluded)))
+        left_out = Counter(self.made_of.left_out or {}) + Counter(other.made_of.left_out or {})
+        made_of = Provenance(self.made_of.sources | other.made_of.sources, " ".join(excluded), dict(left_out) or None)
         return PairRows(
             PackedSentences.joined([self.sentences, other.sentences]),
             np.concatenate([self.head, other.head + n_entities]),
