@@ -17,6 +17,7 @@ Another machine can compute the vectors: `list` writes the sentences, `pack` tak
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import random
 import shutil
@@ -247,7 +248,8 @@ def print_table(rows: Sequence[Row]) -> None:
 def keep(command: str, rows: Sequence[Row], about: Row) -> None:
     """Write records, in place of those of the same encoder, fold and setting."""
     path, measured = RESULTS / f"{command}.jsonl", [about | row for row in rows]
-    setting = ("encoder", "fold", "finder", "questions", "relations", "shots", "judged", "patterns", "none", "kind")
+    drawn = ("questions", "relations", "shots", "draws", "judged", "patterns", "episodes", "none", "kind")
+    setting = ("encoder", "fold", "finder", *drawn)
     old = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
     new = {tuple(row.get(name) for name in setting) for row in measured}
     kept = [row for row in old if tuple(row.get(name) for name in setting) not in new]
@@ -262,7 +264,8 @@ def run(options: argparse.Namespace) -> None:
     rows = list(COMMANDS[options.command](encoder, options))
     print_table(rows)
     about = {"encoder": options.name or encoder.spec.name, "fingerprint": encoder.spec.fingerprint}
-    keep(options.command, rows, about | {"fold": options.fold, "commit": commit(), "seed": 0})
+    score = hashlib.sha256(openness.SCORE.read_bytes()).hexdigest()
+    keep(options.command, rows, about | {"fold": options.fold, "score": score[:12], "commit": commit(), "seed": 0})
 
 
 def prepare(options: argparse.Namespace) -> None:

@@ -1,6 +1,6 @@
 """The records behind every table, in `results/`: add records, and rebuild the documents that show them.
 
-python benchmarks/results.py                             # rebuild REPRODUCIBILITY.md, beyond.md and the leaderboard
+python benchmarks/results.py                             # rebuild the documents with tables of records
 python benchmarks/results.py --check                     # audit every record; fail if a document is out of date
 python benchmarks/results.py --add runs/paper            # first add the records of `erda paper` to results/paper/
 python benchmarks/results.py --add runs/mine --to NAME   # or those of `erda run` to results/NAME.jsonl
@@ -28,6 +28,7 @@ from erda.errors import ErdaError, join_faults
 from erda.files import write_bytes
 from leaderboard.leaderboard import to_page_html, to_page_markdown
 from leaderboard.rows import EARLIER, named_adapter, published_rows, ranked, record_rows
+from opentext_tables import with_tables
 from paper_rows import rows_page
 from public_records import audit_record, compact_record, record_line
 
@@ -35,6 +36,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MADE_BY = "`python benchmarks/results.py`"
 PAPER = "paper"
 OPEN = "open"  # records of opentext.py, of another kind
+OPEN_TEXT = "docs/open-text.md"
 PAGE = "build/site/leaderboard.html"  # part of the site, not of the repository
 BEYOND = ("posterior", "posterior-mpnet", "peers")  # groups of tables that are not in the paper
 PLANNED = {table.name for table in TABLES}
@@ -105,6 +107,7 @@ def documents(found: dict[str, Records]) -> dict[str, str]:
         "docs/beyond.md": results_page(beyond, title="Beyond the paper: the records", made_by=MADE_BY),
         **({"docs/paper-rows.md": wrap_prose(rows_page(paper, made_by=MADE_BY))} if paper else {}),
         "docs/leaderboard.md": to_page_markdown(rows),
+        OPEN_TEXT: with_tables((ROOT / OPEN_TEXT).read_text(encoding="utf-8")),
         PAGE: to_page_html(rows),
     }
 
