@@ -22,10 +22,10 @@ from erda.methods import find_method
 def test_the_packaged_encoder_says_how_it_was_trained() -> None:
     encoder = build_encoder("open")
     assert isinstance(encoder, OnnxEncoder)
-    assert (encoder.about.mode, encoder.engine, encoder.pooled_layers) == ("levitated", "onnx-int8", 2)
+    assert (encoder.about.mode, encoder.engine, encoder.pooled_layers) == ("starts", "onnx-int8", 2)
     assert len(encoder.about.trained_on) == 119
     report = json.loads((PACKAGED / "open" / "training.json").read_text())
-    assert (report["settings"]["mode"], report["settings"]["objective"]) == ("levitated", "distil")
+    assert (report["settings"]["mode"], report["settings"]["objective"]) == ("starts", "distil")
     vectors = encoder.embed(SENTENCES)
     assert vectors.shape == (len(SENTENCES), encoder.dim)
     assert np.isfinite(vectors).all()

@@ -47,23 +47,22 @@ def test_vectors_equal_those_of_pytorch(folders: dict[str, ModelFolder], kind: s
     assert not found.trained_state()
 
 
+@pytest.mark.parametrize("mode", ["levitated", "starts"])
 @pytest.mark.parametrize("kind", ["bert", "roberta", "mpnet"])
-def test_the_pairs_of_a_sentence_share_a_run_if_marks_are_levitated(folders: dict[str, ModelFolder], kind: str) -> None:
+def test_pairs_share_a_run_if_marks_are_levitated(folders: dict[str, ModelFolder], kind: str, mode: str) -> None:
     spans = [(0, 1), (2, 4), (5, 6)]
     pairs = [sentence("berlin the river in a paris", one, two) for one in spans for two in spans if one != two]
-    found = build(folders[kind], mode="levitated")
+    found = build(folders[kind], mode=mode)
     assert isinstance(found, OnnxEncoder)
-    assert [len(rows) for rows in shared_runs(found.tokenizer.encode([*pairs, LONG]), "levitated")] == [len(pairs), 1]
+    assert [len(rows) for rows in shared_runs(found.tokenizer.encode([*pairs, LONG]))] == [len(pairs), 1]
     together = found.embed([*pairs, LONG])
-    np.testing.assert_allclose(
-        together, build(folders[kind], "torch", mode="levitated").embed([*pairs, LONG]), atol=1e-4
-    )
+    np.testing.assert_allclose(together, build(folders[kind], "torch", mode=mode).embed([*pairs, LONG]), atol=1e-4)
     np.testing.assert_allclose(together[:1], found.embed(pairs[:1]), atol=1e-5)
-    settings = TransformerSettings(mode="levitated", trained_layers=0, engine="onnx-int8")
+    settings = TransformerSettings(mode=mode, trained_layers=0, engine="onnx-int8")
     ranges = onnx_build.input_ranges(TransformerEncoder(folders[kind], settings))
     packed = onnx_build.pack_encoder(folders[kind], settings, weights=None, ranges=ranges)
     by_columns = OnnxEncoder(packed.about, lambda: packed, found.spec)
-    for one in (build(folders[kind], "onnx-int8", mode="levitated"), by_columns):
+    for one in (build(folders[kind], "onnx-int8", mode=mode), by_columns):
         whole = unit_rows(one.embed([*pairs, LONG]))
         assert (whole * unit_rows(together)).sum(axis=1).min() > 0.98
 

@@ -98,11 +98,11 @@ class Predictor:
         return found.answers(questions, top=top)
 
     def _embed(self, examples: Sequence[Example]) -> np.ndarray:
-        pieces, mode = self.tokenizer.encode(examples), self.about["mode"]
-        vectors, runs = np.empty((len(pieces), self.about["dim"]), dtype=np.float32), shared_runs(pieces, mode)
+        pieces = self.tokenizer.encode(examples)
+        vectors, runs = np.empty((len(pieces), self.about["dim"]), dtype=np.float32), shared_runs(pieces)
 
         def run(rows: list[int]) -> None:
-            found: np.ndarray = self.session.run(None, graph_inputs([pieces[row] for row in rows], mode))[0]
+            found: np.ndarray = self.session.run(None, graph_inputs([pieces[row] for row in rows]))[0]
             vectors[rows] = found.reshape(len(rows), -1)
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -37,7 +37,7 @@ class TrainingSettings(Settings):
     objective: Literal["infonce", "paper", "labelled", "distil"] = "infonce"  # only "paper" uses hard negatives
     start: str = ""  # trained weights to start from: `shipped`, or a folder of a training
     teachers: tuple[str, ...] = ()  # of `distil`: folders of trainings; their cosines are averaged
-    mode: Literal["markers", "levitated"] = "markers"
+    mode: Literal["markers", "levitated", "starts"] = "markers"
     n_relations: Count = 48  # of `labelled`, per batch
     n_sentences: Annotated[int, Field(ge=2, le=1000)] = 6  # of each of them
     n_unrelated: Count = 512  # pairs without a relation, per batch

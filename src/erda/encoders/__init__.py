@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from erda.encoders.contract import Encoder
     from erda.encoders.frozen import FrozenCache
 
-Mode = Literal["paper", "markers", "levitated"]
+Mode = Literal["paper", "markers", "levitated", "starts"]
 PooledLayers = Annotated[int, Field(ge=1, le=1000)]
 BY_MODE = -2  # trained_layers: the default of the mode
 ALL = -1  # trained_layers: all layers and the embeddings
@@ -46,7 +46,8 @@ class TransformerSettings(Settings):
     hidden; followed by a linear layer only if `projection` is set). It trains all layers by default. Mode `paper` marks
     entities with `#` and `@` and passes the [CLS] state through a trained linear layer of width `projection` (0: the
     model's width). It trains the last layer by default. Mode `levitated` is `markers` with the marks after the
-    sentence: they share the positions of their entities, and no word reads them, so one pass reads many pairs.
+    sentence: they share the positions of their entities, and no word reads them, so one pass reads many pairs. Mode
+    `starts` does without the end marks.
     `trained_layers` counts from the top: -1 is all layers and the embeddings, -2 the default of the mode.
     `max_pieces` 0 is the limit of the model, `learning_rate` 0 the default of the mode.
     `engine` is `torch`, or ONNX Runtime for a frozen model on a CPU, built from the weights: `onnx` (float32) or

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize, scaled_dot_product_attention
 
 from erda.encoders import ALL, Mode, PooledLayers
-from erda.encoders.tokens import MARKS, SPECIAL, MarkedTokenizer
+from erda.encoders.tokens import SPECIAL, MarkedTokenizer
 from erda.encoders.weights import ModelFolder
 from erda.errors import ModelError, SettingsError
 from erda.files import first_line
@@ -123,9 +123,9 @@ class LayeredModel(nn.Module):
     def forward(self, ids: Tensor, lengths: Tensor, places: Tensor) -> Tensor:
         """Run the whole model: padded piece ids [n, length] -> last states at `places` [n, p]: [n, p, hidden].
 
-        Levitated marks: `places` [n, 6] are those of `Layout`, and [n, 2, hidden] is returned.
+        Levitated marks: `places` [n, 4 or 6] are those of `Layout`, and [n, 2, hidden] is returned.
         """
-        if places.shape[1] == 6:
+        if places.shape[1] > 2:
             return self._run_levitated(ids, lengths, places[:, :2], places[:, 2:])
         if self.splits:
             return self.run(self.embed(ids), lengths, 0, self.n_layers, places)
@@ -151,12 +151,12 @@ class LayeredModel(nn.Module):
         return self._run(states, mask, bias, slice(start, stop), places)
 
     def _run_levitated(self, ids: Tensor, lengths: Tensor, places: Tensor, spans: Tensor) -> Tensor:
-        """Run the whole model with the marks after the sentence, at the positions `spans` [n, 4].
+        """Run the whole model with the marks after the sentence, at the positions `spans` [n, n_marks].
 
         The words read the words; the marks read the words and the marks.
         """
-        at, n_words = torch.arange(ids.shape[1], device=ids.device), (lengths - len(MARKS))[:, None]
-        positions = torch.where(at < n_words, at, spans.gather(1, (at - n_words).clamp(0, len(MARKS) - 1)))
+        at, n_words = torch.arange(ids.shape[1], device=ids.device), (lengths - spans.shape[1])[:, None]
+        positions = torch.where(at < n_words, at, spans.gather(1, (at - n_words).clamp(0, spans.shape[1] - 1)))
         first = 0 if self.model.config.model_type == "bert" else self.model.embeddings.padding_idx + 1
         states = self.model.embeddings(inputs_embeds=self._rows(ids), position_ids=positions + first)
         is_word, is_mark = at < n_words, (at >= n_words) & (at < lengths[:, None])

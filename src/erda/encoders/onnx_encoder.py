@@ -105,8 +105,8 @@ def crc32_of(files: dict[str, bytes]) -> dict[str, int]:
 class OnnxEncoder(Encoder):
     """A frozen transformer. The first sentence loads graph and tokenizer; `packed` reads and verifies their files.
 
-    Sentences run one at a time, so a vector does not depend on its batch. In mode `levitated`, the pairs of a sentence
-    share a run. `cache` is for experiments that embed the same sentences many times.
+    Sentences run one at a time, so a vector does not depend on its batch. The pairs of a sentence share a run if the
+    marks are levitated. `cache` is for experiments that embed the same sentences many times.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class OnnxEncoder(Encoder):
 
     def _vectors(self, batch: Sequence[Pieces], batch_size: int) -> np.ndarray:
         vectors = np.empty((len(batch), self.dim), dtype=np.float32)
-        runs = shared_runs(batch, self.about.mode)
+        runs = shared_runs(batch)
         n_threads = 1 if shares() else min(available_threads(), len(runs))
 
         def put(rows: list[int], found: np.ndarray) -> None:
@@ -184,7 +184,7 @@ class OnnxEncoder(Encoder):
 
     def _run(self, batch: Sequence[Pieces]) -> np.ndarray:
         """Vectors of the pairs of one sentence: [n, dim]."""
-        found: np.ndarray = self._loaded[1].run(None, graph_inputs(batch, self.about.mode))[0]
+        found: np.ndarray = self._loaded[1].run(None, graph_inputs(batch))[0]
         return found.reshape(len(batch), self.dim)
 
 

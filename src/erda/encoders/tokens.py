@@ -3,7 +3,8 @@
 Mode `paper` writes `# head #` and `@ tail @` with pieces of the tokenizer's vocabulary. Mode `markers` writes
 `[E1] head [/E1]` and `[E2] tail [/E2]`. These four marks have the ids after the model's vocabulary, so training them
 changes no word. `Pieces.places` are the positions of the start marks. Mode `levitated` writes the four
-marks after the sentence; `places` then name the pieces whose positions they share.
+marks after the sentence; `places` then name the pieces whose positions they share. Mode `starts` writes the two start
+marks alone there.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 Key = TypeVar("Key")
 
+LEVITATED = ("levitated", "starts")  # modes with the marks after the sentence
 MARKS = ("[E1]", "[/E1]", "[E2]", "[/E2]")
 REQUIRED = ("cls", "sep", "unk", "pad")  # special tokens of every BERT-like tokenizer
 SPECIAL = (*REQUIRED, "mask")
@@ -51,6 +53,11 @@ class Pieces:
     def __len__(self) -> int:
         return len(self.ids)
 
+    @property
+    def n_levitated(self) -> int:
+        """Number of marks after the sentence."""
+        return len(self.places) - 2
+
 
 def open_session(graph: bytes) -> Any:
     """Load the graph of an encoder. It runs on one thread, since several sentences run in parallel."""
@@ -69,27 +76,27 @@ def open_session(graph: bytes) -> Any:
         raise ModelError(f"ONNX Runtime {onnxruntime.__version__} cannot load the encoder: {error}") from error
 
 
-def graph_inputs(batch: Sequence[Pieces], mode: Mode) -> dict[str, np.ndarray]:
-    """Inputs of the graph of an encoder: one sentence, in mode `levitated` with the marks of all its pairs."""
-    ids, places = batch[0].ids, [pieces.places for pieces in batch]
-    if mode != "levitated":
+def graph_inputs(batch: Sequence[Pieces]) -> dict[str, np.ndarray]:
+    """Inputs of the graph of an encoder: one sentence, with the levitated marks of all its pairs."""
+    ids, places, n_own = batch[0].ids, [pieces.places for pieces in batch], batch[0].n_levitated
+    if not n_own:
         return {"ids": ids, "marks": np.array(places[0])}
-    n_words, n_marks = len(ids) - len(MARKS), len(batch) * len(MARKS)
+    n_words = len(ids) - n_own
     return {
         "ids": np.concatenate([ids, np.tile(ids[n_words:], len(batch) - 1)]),
-        "marks": n_words + np.arange(0, n_marks, 2),
+        "marks": n_words + np.arange(0, len(batch) * n_own, n_own // 2),
         "positions": np.concatenate([np.arange(n_words), np.array(places, np.int64)[:, 2:].ravel()]),
-        "owners": np.repeat(np.arange(1 + len(batch)), [n_words, *[len(MARKS)] * len(batch)]),
+        "owners": np.repeat(np.arange(1 + len(batch)), [n_words, *[n_own] * len(batch)]),
     }
 
 
-def shared_runs(batch: Sequence[Pieces], mode: Mode) -> list[list[int]]:
+def shared_runs(batch: Sequence[Pieces]) -> list[list[int]]:
     """Rows of a batch that share a run: pairs of one sentence, if its words do not contain the marks."""
-    if mode != "levitated":
+    if not all(pieces.n_levitated for pieces in batch):
         return [[row] for row in range(len(batch))]
     of_sentence: dict[bytes, list[int]] = {}
     for row, pieces in enumerate(batch):
-        of_sentence.setdefault(pieces.ids[: -len(MARKS)].tobytes(), []).append(row)
+        of_sentence.setdefault(pieces.ids[: -pieces.n_levitated].tobytes(), []).append(row)
     return [rows[at : at + MOST_PAIRS] for rows in of_sentence.values() for at in range(0, len(rows), MOST_PAIRS)]
 
 
@@ -97,13 +104,14 @@ def shared_runs(batch: Sequence[Pieces], mode: Mode) -> list[list[int]]:
 class Layout:
     """Marked sentences in eleven segments: [CLS] before [ first ] between [ second ] after [SEP].
 
-    Mode `levitated`: [CLS] before first between second after [SEP] [E1] [/E1] [E2] [/E2].
+    Mode `levitated`: [CLS] before first between second after [SEP] [E1] [/E1] [E2] [/E2]. Mode `starts`: the segments
+    of the end marks are empty.
     """
 
     begins: np.ndarray  # [n, 12], starts of the segments and the end of the sentence
     fixed: np.ndarray  # [n, 11], the only piece of each segment, or -1 for text
     places: np.ndarray  # [n, 2], positions of the start marks of head and tail; `levitated`: then of first and last
-    # piece of head and tail, [n, 6]
+    # piece of head and tail, [n, 6]; `starts`: then of their first pieces, [n, 4]
 
 
 class MarkedTokenizer:
@@ -141,7 +149,7 @@ class MarkedTokenizer:
         hash_mark, at_mark = (words[mark] or [self.unk_id] for mark in "#@")
         self.mark_origins = (hash_mark[-1],) * 2 + (at_mark[-1],) * 2  # ids that the marks use or copy
         self.marks = self.mark_origins if mode == "paper" else tuple(range(vocab_size, vocab_size + len(MARKS)))
-        self.text_segments = (1, 2, 3, 4, 5) if mode == "levitated" else (1, 3, 5, 7, 9)  # of `Layout`
+        self.text_segments = (1, 2, 3, 4, 5) if mode in LEVITATED else (1, 3, 5, 7, 9)  # of `Layout`
 
     @classmethod
     def from_json(
@@ -235,16 +243,18 @@ class MarkedTokenizer:
         """Lay out sentences whose five parts have these `lengths`, [n, 5]."""
         sizes = np.ones((len(lengths), 11), np.int64)
         sizes[:, self.text_segments] = lengths
+        sizes[:, [8, 10]] *= self.mode != "starts"
         begins = np.zeros((len(lengths), 12), np.int64)
         np.cumsum(sizes, axis=1, out=begins[:, 1:])
         head_marks, tail_marks = np.array(self.marks).reshape(2, 2)
         fixed = np.full((len(lengths), 11), -1)
         fixed[:, 0] = self.cls_id
-        if self.mode == "levitated":
+        if self.mode in LEVITATED:
             fixed[:, 6:] = self.sep_id, *self.marks
             spans = np.stack([begins[:, 2], begins[:, 3] - 1, begins[:, 4], begins[:, 5] - 1], axis=1)
             spans = np.where(head_first[:, None], spans, spans[:, [2, 3, 0, 1]])
-            return Layout(begins, fixed, np.concatenate([begins[:, [7, 9]], spans], axis=1))
+            shared = spans if self.mode == "levitated" else spans[:, ::2]
+            return Layout(begins, fixed, np.concatenate([begins[:, [7, 9]], shared], axis=1))
         fixed[:, 10] = self.sep_id
         fixed[:, [2, 4]] = np.where(head_first[:, None], head_marks, tail_marks)
         fixed[:, [6, 8]] = np.where(head_first[:, None], tail_marks, head_marks)

@@ -21,13 +21,13 @@ from erda.encoders import ALL, BY_MODE, TransformerSettings
 from erda.encoders.adapter import TrainedWeights
 from erda.encoders.frozen import FrozenCache, FrozenStates
 from erda.encoders.layers import LayeredModel, load_model, load_tokenizer, states_at
-from erda.encoders.tokens import Pieces
+from erda.encoders.tokens import LEVITATED, Pieces
 from erda.encoders.trainable import TrainableEncoder
 from erda.encoders.weights import ModelFolder
 from erda.types import EncoderSpec, Example
 
-TRAINED_LAYERS = {"paper": 1, "markers": ALL, "levitated": ALL}
-LEARNING_RATES = {"paper": 1e-4, "markers": 2e-5, "levitated": 2e-5}
+TRAINED_LAYERS = {"paper": 1, "markers": ALL, "levitated": ALL, "starts": ALL}
+LEARNING_RATES = {"paper": 1e-4, "markers": 2e-5, "levitated": 2e-5, "starts": 2e-5}
 CPU_PIECES, GPU_PIECES = 2048, 65536  # word pieces per batch of the frozen layers
 MIN_ROWS = 32  # smaller matrix products use other kernels with other rounding; sentences are repeated up to this size
 
@@ -115,7 +115,7 @@ class TransformerEncoder(TrainableEncoder):
         """Encode one batch of sentences that are already word pieces: [n, dim]."""
         if not batch:
             return torch.zeros(0, self.dim, device=self.device)
-        if not self.layers.splits or self.layers.n_frozen is None or self.mode == "levitated":
+        if not self.layers.splits or self.layers.n_frozen is None or self.mode in LEVITATED:
             vectors: Tensor = self(*self._collate(batch))
             return vectors
         with self._autocast():

@@ -1,9 +1,9 @@
 """Build the files of an ONNX encoder from PyTorch weights (extra `train`).
 
 The graph takes the piece ids of one sentence and returns the states at the start marks of one pair of entities, or of
-several (mode `levitated`: every pair has four marks after the words, `owners` says whose they are, and a mark reads the
-words and the marks of its own pair). It is written operator by operator from the weights, with ONNX Runtime's own
-operators where their CPU kernels are faster. Each run takes one sentence without padding.
+several (mode `levitated`: every pair has four marks after the words, in mode `starts` two; `owners` says whose they
+are, and a mark reads the words and the marks of its own pair). It is written operator by operator from the weights,
+with ONNX Runtime's own operators where their CPU kernels are faster. Each run takes one sentence without padding.
 
 In int8, the weights of linear layers have one scale per output. Inputs are quantised in one of two ways:
 
@@ -47,7 +47,7 @@ from erda.encoders.onnx_encoder import (
     crc32_of,
     packaged_folder,
 )
-from erda.encoders.tokens import graph_inputs, open_session
+from erda.encoders.tokens import LEVITATED, graph_inputs, open_session
 from erda.encoders.transformer import LEARNING_RATES, TransformerEncoder
 from erda.encoders.weights import ModelFolder, find_model
 from erda.errors import ErdaError, ModelError, SettingsError
@@ -98,14 +98,14 @@ def pack_encoder(
     """Build the files of an encoder from its weights; with `input_ranges`, with one scale per column."""
     engine = f"engine '{settings.engine}': it runs"
     if settings.mode == "paper" or settings.trained_layers or settings.projection or settings.precision != "fp32":
-        expected = "expected mode 'markers' or 'levitated', trained_layers 0, projection 0, precision 'fp32'"
+        expected = "expected mode 'markers', 'levitated' or 'starts', trained_layers 0, projection 0, precision 'fp32'"
         raise SettingsError(f"{engine} frozen encoders: {expected}.")
     encoder = TransformerEncoder(folder, settings, weights=weights)
     config, tokenizer = encoder.layers.model.config, encoder.tokenizer
     if not encoder.layers.splits or config.hidden_act != "gelu":
         shape = f"'{config.model_type}' ({config.hidden_act})"
         raise SettingsError(f"{engine} BERT, RoBERTa and MPNet, not {shape}; use engine 'torch'.")
-    levitated, int8 = settings.mode == "levitated", settings.engine != "onnx"
+    levitated, int8 = settings.mode in LEVITATED, settings.engine != "onnx"
     graph = _Graph(levitated, int8, ranges).build(encoder.layers, tokenizer.limit)
     files = {GRAPH: graph, TOKENIZER: tokenizer.to_json().encode()}
     about = AboutEncoder(
@@ -166,7 +166,7 @@ def input_ranges(encoder: TransformerEncoder) -> np.ndarray:
     model.graph.output.extend(_value(name, TensorProto.FLOAT, f"rows {name}", "in") for name in plain.columns)
     session, found = open_session(model.SerializeToString()), list[np.ndarray]()
     for pieces in encoder.tokenizer.encode(load_dataset("atlas").train[:N_SAMPLE]):
-        inputs = session.run(plain.columns, graph_inputs([pieces], "levitated"))
+        inputs = session.run(plain.columns, graph_inputs([pieces]))
         found.append(np.stack([[one.min(axis=0), one.max(axis=0)] for one in inputs]))
     return np.stack([np.min(found, axis=0)[:, 0], np.max(found, axis=0)[:, 1]], axis=1) * np.float32(ROOM)
 
