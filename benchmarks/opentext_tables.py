@@ -1,4 +1,4 @@
-"""Tables of docs/open-text.md, from the records in results/open: `python benchmarks/results.py` writes them.
+"""Tables of docs/open-text.md and docs/teaching.md, from results/open: `python benchmarks/results.py` writes them.
 
 A table stands between `<!-- records: NAME -->` and `<!-- end of records -->`; NAME is a function of this module.
 """
@@ -180,9 +180,29 @@ def grid() -> str:
     return table(("relations", *(f"{k} sentence{'s' * (k > 1)}" for k in shots)), lines)
 
 
-TABLES: dict[str, Callable[[], str]] = {
-    made.__name__: made for made in (folds, more, seen, refusal, domains, choice, nota, denied, grid)
-}
+def finders() -> str:
+    """Facts between entities of each finder."""
+    names = {"both": "both (default)", "trained": "the pipeline", "capitals": "capital letters", "given": "annotated"}
+    figures = [f"{match} {share}" for match in ("exact", "overlap") for share in ("precision", "recall")]
+    found = [(name, one(read("facts"), finder=finder)) for finder, name in names.items()]
+    header = ("entities", "exact: precision", "recall", "overlap: precision", "recall")
+    return table(header, [[name, *(shares(row, figure) for figure in figures)] for name, row in found])
+
+
+def review() -> str:
+    """What a review expects, and the truth."""
+    rows, lines = [row for row in read("review") if row["kind"] == "all"], []
+    most = max(row["reviews"] for row in rows)
+    for row in sorted(rows, key=lambda row: int(row["judged"])):
+        left = "" if row["reviews"] == most else f" ({row['reviews']:.0f} reviews)"
+        figures = ("expected precision", "precision", "error of precision", "expected found", "found", "error of found")
+        lines.append([f"{row['judged']:.0f}{left}", *(shares(row, figure) for figure in figures)])
+    header = ("judgements", "right: expected", "true", "error", "found: expected", "true", "error")
+    return table(header, lines)
+
+
+MARKED = (refusal, domains, choice, nota, denied, grid)
+TABLES: dict[str, Callable[[], str]] = {made.__name__: made for made in (folds, more, seen, *MARKED, finders, review)}
 
 
 def with_tables(page: str) -> str:

@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MADE_BY = "`python benchmarks/results.py`"
 PAPER = "paper"
 OPEN = "open"  # records of opentext.py, of another kind
-OPEN_TEXT = "docs/open-text.md"
+OPEN_TEXT = ("docs/open-text.md", "docs/teaching.md")  # pages with tables of these records
 PAGE = "build/site/leaderboard.html"  # part of the site, not of the repository
 BEYOND = ("posterior", "posterior-mpnet", "peers")  # groups of tables that are not in the paper
 PLANNED = {table.name for table in TABLES}
@@ -107,7 +107,7 @@ def documents(found: dict[str, Records]) -> dict[str, str]:
         "docs/beyond.md": results_page(beyond, title="Beyond the paper: the records", made_by=MADE_BY),
         **({"docs/paper-rows.md": wrap_prose(rows_page(paper, made_by=MADE_BY))} if paper else {}),
         "docs/leaderboard.md": to_page_markdown(rows),
-        OPEN_TEXT: with_tables((ROOT / OPEN_TEXT).read_text(encoding="utf-8")),
+        **{page: with_tables((ROOT / page).read_text(encoding="utf-8")) for page in OPEN_TEXT},
         PAGE: to_page_html(rows),
     }
 
