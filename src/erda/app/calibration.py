@@ -6,8 +6,8 @@ is seen, known and unknown are equally likely, and so are the k known relations:
     p(c | x) = exp(s_c / T) / (sum over relations of exp(s / T) + k exp(none))
 
 With few relations, or few examples of each, scores spread wider, so their log odds are divided by that width
-(`Calibration.given`). The constants were chosen on validation data (docs/calibration.md; `benchmarks/teaching.py
-refusing`). Users set nothing, and one example of one relation is enough.
+(`Calibration.given`). The constants were chosen on validation data (docs/calibration.md). Users set nothing, and one
+example of one relation is enough.
 
 Where the encoder ships statistics of unlabelled pairs, `erda.methods.open_head` replaces this: see docs/open-text.md.
 """
