@@ -76,8 +76,8 @@ def _default(row: Row) -> str:
     return shares(row, "precision", "recall")
 
 
-def more() -> str:
-    """Calibration error of the answers and mean recall over relations, fold by fold."""
+def students() -> str:
+    """Precision, calibration error and mean recall over relations, fold by fold, beside earlier students."""
     rows, lines = read("documents"), []
     for name, encoder in {**BOTH, "`open`, earlier students": EARLIER}.items():
         own = [one(rows, encoder=encoder, fold=f"redocred-{fold}", judged=n) for fold in "AB" for n in (0, 10, 50)]
@@ -131,7 +131,7 @@ def domains() -> str:
     return table(("domain", *names, *(f"{name}, in text" for name in names)), lines)
 
 
-def choice() -> str:
+def forced_choice() -> str:
     """Forced choice in each domain, and what the score without contrasts answered."""
     rows, lines = read("domains"), []
     for domain in dict.fromkeys(row["questions"] for row in rows):
@@ -202,8 +202,10 @@ def review() -> str:
     return table(header, lines)
 
 
-MARKED = (refusal, domains, choice, nota, denied, grid)
-TABLES: dict[str, Callable[[], str]] = {made.__name__: made for made in (folds, more, seen, *MARKED, finders, review)}
+MARKED = (refusal, domains, forced_choice, nota, denied, grid)
+TABLES: dict[str, Callable[[], str]] = {
+    made.__name__: made for made in (folds, students, seen, *MARKED, finders, review)
+}
 
 
 def with_tables(page: str) -> str:

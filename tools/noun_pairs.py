@@ -68,7 +68,7 @@ def phrases(tags: Sequence[str], draw: random.Random) -> list[Phrase]:
 
 
 def pair_in(tags: Sequence[str], draw: random.Random) -> tuple[Phrase, Phrase] | None:
-    """Draw an ordered pair of phrases, at least one of them common; None if there is none."""
+    """Draw an ordered pair of phrases, at least one of them common; return None for a sentence without one."""
     found = phrases(tags, draw)
     near = [(a, b) for a in found for b in found if a is not b and abs(a.start - b.start) <= NEAR]
     pairs = [pair for pair in near if any(one.is_common for one in pair)]
