@@ -202,10 +202,8 @@ def review() -> str:
     return table(header, lines)
 
 
-MARKED = (refusal, domains, forced_choice, nota, denied, grid)
-TABLES: dict[str, Callable[[], str]] = {
-    made.__name__: made for made in (folds, students, seen, *MARKED, finders, review)
-}
+DOCUMENTS, MARKED = (folds, students, seen, finders, review), (refusal, domains, forced_choice, nota, denied, grid)
+TABLES: dict[str, Callable[[], str]] = {made.__name__: made for made in (*DOCUMENTS, *MARKED)}
 
 
 def with_tables(page: str) -> str:
