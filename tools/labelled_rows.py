@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from erda.data.formats.jsonl_examples import read_relation_list
+from erda.errors import ErdaError
 from erda.files import data_folder, write_lines
 from erda.methods.posterior import sentences_of
 from erda.types import Example, Relation
@@ -196,4 +197,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (ErdaError, OSError) as fault:
+        raise SystemExit(str(fault)) from None

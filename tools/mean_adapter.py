@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from erda.encoders.adapter import TrainedWeights
+from erda.errors import ErdaError
 
 
 def main() -> None:
@@ -33,4 +34,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (ErdaError, OSError) as fault:
+        raise SystemExit(str(fault)) from None

@@ -153,9 +153,10 @@ def test_files_of_the_user_are_rejected_and_never_touched(folder, rows, tmp_path
     assert path.read_text() == content
 
 
-def test_missing_pairs_raise(folder, rows, tmp_path):
-    with pytest.raises(DataError):
-        train(folder, rows, SMALL, out=tmp_path, limit=1)
+@pytest.mark.parametrize("objective", ["infonce", "labelled"])  # one pair; no labels
+def test_missing_sentences_raise(folder, rows, tmp_path, objective):
+    with pytest.raises(DataError, match="too few"):
+        train(folder, rows, changed_settings(SMALL, {"objective": objective}), out=tmp_path, limit=1)
 
 
 @pytest.mark.parametrize("changes", [{}, {"rank": 0, "objective": "paper"}])

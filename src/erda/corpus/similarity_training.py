@@ -229,8 +229,6 @@ def train(
     machine = machine or Machine()
     among = np.arange(len(rows)) if among is None else among
     batches = Batches(rows, among, settings, limit=limit)
-    if batches.n_pairs < 2 and settings.objective in ("infonce", "paper"):
-        raise DataError(f"too few pairs of sentences to train on: {batches.n_pairs}.")
     device, checkpoints = torch.device(machine.device), out / CHECKPOINTS
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         learner = Learner(folder, rows, settings, machine, device)

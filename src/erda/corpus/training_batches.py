@@ -16,6 +16,7 @@ from pydantic import Field
 from erda.corpus.training_pairs import UNLABELLED, UNRELATED, PairRows
 from erda.encoders import PooledLayers
 from erda.encoders.packed import AS_IT_IS, MASKED, SOMETHING, WHOLE, Shown
+from erda.errors import DataError
 from erda.fields import Count, Fraction, Settings, Share, Weight
 
 NONE = -1  # no hard negative
@@ -24,6 +25,7 @@ LABELLED_BLANK = 0.5  # probability that a name of a labelled sentence is masked
 EPOCH, STEP = 1, 2  # salts, so that the seeds of an epoch and of a step differ
 MAX_PIECES = 128
 TEMPERATURES = {"infonce": 0.07, "paper": 1.0, "labelled": 0.07, "distil": 0.05}
+NEEDED = {"labelled": "rows with a relation, and rows with 'no_relation'", "distil": "rows without a relation"}
 LEARNING_RATES = {"adapter": 2e-3, "full": 2e-4}
 
 
@@ -166,6 +168,10 @@ class Batches:
         self._labelled = np.concatenate([self._unrelated, labelled])
         self._epoch, self._pairs = 0, self._drawn(0)
         self.n_pairs = len(self._pairs)
+        found = {"labelled": min(len(labelled), len(self._unrelated)), "distil": len(self.among)}
+        if found.get(settings.objective, self.n_pairs // 2) == 0:
+            needed = NEEDED.get(settings.objective, "pairs of sentences with the same two entities")
+            raise DataError(f"too few sentences to train on: objective '{settings.objective}' needs {needed}.")
         self.n_batches = max(1, self.n_pairs // max(settings.batch_size, 1))  # an incomplete last batch is dropped
         self.n_steps = self.n_batches * settings.n_epochs if by_epochs else settings.n_steps
 
