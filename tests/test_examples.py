@@ -23,6 +23,7 @@ Mozart | None | The Magic Flute
 before the review:
   Patagonia | Yvon Chouinard
   Whole Foods | Jeff Bezos
+  Spanx | Sara Blakely
   Lauder Cosmetics | She
 after 4 judgements:
   Patagonia | Yvon Chouinard
