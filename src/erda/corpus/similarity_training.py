@@ -165,8 +165,7 @@ class Learner:
 
     def outcome(self) -> TrainedWeights:
         """The trained weights to save, in half precision."""
-        last = {name: one.detach().cpu() for name, one in self.trained.items()}
-        last = {name: one.half() for name, one in last.items()}
+        last = {name: one.detach().cpu().half() for name, one in self.trained.items()}
         return replace(self.start, tensors=last, pooled_layers=self.settings.pooled_layers)
 
     def state(self) -> dict[str, np.ndarray]:
