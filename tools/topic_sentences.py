@@ -1,10 +1,12 @@
-"""Draw sentences of wiki-large from all topics alike, with pairs of names and of common nouns, to distil an encoder.
+"""Draw sentences of wiki-large evenly over its topics, to distil an encoder.
 
 python tools/topic_sentences.py --tagger FOLDER --out topics.jsonl.gz
 
-Sport and places fill wiki-large; medicine or chemistry are rare. K-means over the means of word vectors makes 1,000
-topics, and each gives at most 520 sentences. Three fifths of them get a pair with a common noun (`noun_pairs.py`), the
-others keep their two names. Sentences that are measured are left out (`labelled_rows.measured_sentences`).
+Sport and places fill wiki-large; medicine and chemistry are rare. K-means over weighted means of word vectors makes
+1,000 topics, and at most 520 sentences are drawn from each. A sentence gets a pair with a common noun (`noun_pairs.py`)
+with probability 0.6, if it has one; otherwise it keeps its two names. Measured sentences
+(`labelled_rows.measured_sentences`) are left out afterwards; `erda corpus pairs --exclude` leaves out those of the
+benchmark and near-duplicates. Seeds are fixed, but rounding can move sentences between topics on another machine.
 """
 
 from __future__ import annotations
@@ -20,16 +22,17 @@ from typing import Any
 import numpy as np
 from labelled_rows import letters, measured_sentences
 from noun_pairs import SEED, pair_in, tags_of
-from scipy.sparse import csr_matrix
 
 from erda.encoders.weights import find_model
 from erda.errors import ErdaError, require
 from erda.files import data_folder, write_lines
 
-N_PARTS, N_TOPICS, MOST, NOUNS = 4, 1000, 520, 0.6
-SMOOTH = 1e-4  # of a word's frequency, whose inverse is its weight
-N_DIMENSIONS = 96  # of a sentence; the first principal component is left out
-ROUNDS = 12  # of k-means
+N_PARTS, N_TOPICS = 4, 1000
+MAX_PER_TOPIC = 520  # sentences
+NOUN_SHARE = 0.6  # probability that a pair with a common noun is sought in a sentence
+SMOOTH = 1e-4  # a word's weight is SMOOTH / (SMOOTH + share of the sentences that have it)
+N_DIMENSIONS = 96  # principal components of a sentence vector; the first component is dropped
+N_ROUNDS = 12  # of k-means
 
 
 def rows() -> Iterator[dict[str, Any]]:
@@ -45,8 +48,9 @@ def rows() -> Iterator[dict[str, Any]]:
 
 
 def sentence_vectors(texts: list[list[str]]) -> np.ndarray:
-    """Means of the word vectors of MiniLM, rare words first: unit vectors [n, N_DIMENSIONS]."""
+    """Means of MiniLM's word vectors, weighted by rarity, as unit vectors: [n, N_DIMENSIONS]."""
     from safetensors.numpy import load_file
+    from scipy.sparse import csr_matrix
 
     folder = find_model("minilm").path
     words = load_file(folder / "model.safetensors")["embeddings.word_embeddings.weight"].astype(np.float32)
@@ -70,20 +74,20 @@ def topics(vectors: np.ndarray) -> np.ndarray:
     import faiss
 
     clusters = faiss.Kmeans(
-        vectors.shape[1], N_TOPICS, niter=ROUNDS, seed=SEED, max_points_per_centroid=150, spherical=True
+        vectors.shape[1], N_TOPICS, niter=N_ROUNDS, seed=SEED, max_points_per_centroid=150, spherical=True
     )
     clusters.train(vectors)
     found: np.ndarray = clusters.index.search(vectors, 1)[1][:, 0]
     return found
 
 
-def drawn(topic: np.ndarray, most: int) -> np.ndarray:
-    """At most `most` random rows of each topic, topic by topic."""
+def drawn(topic: np.ndarray) -> np.ndarray:
+    """Random rows of each topic, topic by topic."""
     mixed = np.random.default_rng(SEED).permutation(len(topic))
     order = mixed[np.argsort(topic[mixed], kind="stable")]
     counts = np.bincount(topic)
     nth = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return order[nth < most]
+    return order[nth < MAX_PER_TOPIC]
 
 
 def main() -> None:
@@ -92,18 +96,20 @@ def main() -> None:
     parser.add_argument("--tagger", type=Path, metavar="FOLDER", required=True, help="spaCy's en_core_web_md, unpacked")
     parser.add_argument("--out", type=Path, metavar="FILE.jsonl.gz", required=True)
     args = parser.parse_args()
-    require("faiss")
-    measured, found = measured_sentences(data_folder()), list(rows())
-    kept = [found[row] for row in drawn(topics(sentence_vectors([row["tokens"] for row in found])), MOST)]
+    require("faiss", "scipy", "spacy")
+    tags_of(args.tagger, [])  # reject an invalid tagger before the clustering
+    measured, sentences = measured_sentences(data_folder()), list(rows())
+    kept = [sentences[row] for row in drawn(topics(sentence_vectors([one["tokens"] for one in sentences])))]
     kept = [row | {"relation": None} for row in kept if letters(row["tokens"]) not in measured]
     draw = random.Random(SEED)
-    some = [row for row in kept if draw.random() < NOUNS]
-    texts, n_nouns = [tuple(row["tokens"]) for row in some], 0
-    for row, tokens, tags in zip(some, texts, tags_of(args.tagger, texts), strict=True):
+    sought = [row for row in kept if draw.random() < NOUN_SHARE]
+    texts, n_nouns = [tuple(row["tokens"]) for row in sought], 0
+    for row, tokens, tags in zip(sought, texts, tags_of(args.tagger, texts), strict=True):
         if pair := pair_in(tags, draw):
             n_nouns += 1
-            for side, one in zip(("head", "tail"), pair, strict=True):
-                row[side] = {"name": " ".join(tokens[one.start : one.end]), "id": None, "span": [one.start, one.end]}
+            for side, phrase in zip(("head", "tail"), pair, strict=True):
+                span = [phrase.start, phrase.end]
+                row[side] = {"name": " ".join(tokens[slice(*span)]), "id": None, "span": span}
     args.out.parent.mkdir(parents=True, exist_ok=True)
     write_lines(args.out, (json.dumps(row, ensure_ascii=False) for row in kept))
     print(f"{args.out}: {len(kept):,} sentences, {n_nouns:,} of them with a common noun")

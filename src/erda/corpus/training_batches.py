@@ -25,7 +25,7 @@ LABELLED_BLANK = 0.5  # probability that a name of a labelled sentence is masked
 EPOCH, STEP = 1, 2  # salts, so that the seeds of an epoch and of a step differ
 MAX_PIECES = 128
 TEMPERATURES = {"infonce": 0.07, "paper": 1.0, "labelled": 0.07, "distil": 0.05}
-NEEDED = {"labelled": "rows with a relation, and rows with 'no_relation'", "distil": "rows without a relation"}
+NEEDED = {"labelled": "rows with a relation, and rows with 'no_relation'", "distil": "rows without a label"}
 LEARNING_RATES = {"adapter": 2e-3, "full": 2e-4}
 
 
@@ -168,10 +168,12 @@ class Batches:
         self._labelled = np.concatenate([self._unrelated, labelled])
         self._epoch, self._pairs = 0, self._drawn(0)
         self.n_pairs = len(self._pairs)
-        found = {"labelled": min(len(labelled), len(self._unrelated)), "distil": len(self.among)}
-        if found.get(settings.objective, self.n_pairs // 2) == 0:
+        unlabelled = len(self.among) or (settings.labelled_share == 1 and len(self._labelled))
+        found = {"labelled": min(len(labelled), len(self._unrelated)), "distil": settings.batch_size and unlabelled}
+        if not found.get(settings.objective, self.n_pairs > 1):
             needed = NEEDED.get(settings.objective, "pairs of sentences with the same two entities")
-            raise DataError(f"too few sentences to train on: objective '{settings.objective}' needs {needed}.")
+            said = f"objective '{settings.objective}' with batch_size {settings.batch_size} needs {needed}."
+            raise DataError(f"too few sentences to train on: {said}")
         self.n_batches = max(1, self.n_pairs // max(settings.batch_size, 1))  # an incomplete last batch is dropped
         self.n_steps = self.n_batches * settings.n_epochs if by_epochs else settings.n_steps
 
