@@ -125,9 +125,7 @@ ENCODERS: Registry[EncoderEntry] = Registry(
     "erda.encoders",
     {
         "bilstm": EncoderEntry(BiLstmSettings, "BiLSTM over frozen GloVe 6B 50-d, as in the paper"),
-        "open": EncoderEntry(
-            PackagedSettings, "MiniLM-L6 (22M) trained on labelled relations, in int8: for extractors"
-        ),
+        "open": EncoderEntry(PackagedSettings, "MiniLM-L6 (22M) trained on labelled relations: for extractors"),
         "open-mpnet": EncoderEntry(PackagedSettings, "MPNet-base (110M) trained likewise: erda data get open-mpnet"),
         "minilm": EncoderEntry(AdaptedSettings, "MiniLM-L6 (22M) with the adapter of this project"),
         "mpnet": EncoderEntry(AdaptedSettings, "MPNet-base (110M) with the adapter of erda-mpnet"),
@@ -175,7 +173,6 @@ def build_encoder(
     else:
         encoder = graph_builder().open_onnx(folder, checked, weights=weights, device=device, cache=cache)
     if weights is not None:
-        encoder.unlabelled_file = UnlabelledFile(
-            adapter_folder(checked.adapter, base=weights.base.name), weights.fingerprint
-        )
+        place = adapter_folder(checked.adapter, base=weights.base.name)
+        encoder.unlabelled_file = UnlabelledFile(place, weights.fingerprint)
     return encoder

@@ -68,12 +68,8 @@ class PackedSentences:
         totals = self.lengths.sum(1, dtype=np.int64)
         ends = np.cumsum(totals[rows])
         first = np.repeat((np.cumsum(totals) - totals)[rows] - (ends - totals[rows]), totals[rows])
-        return replace(
-            self,
-            pieces=self.pieces[first + np.arange(len(first))],
-            lengths=self.lengths[rows],
-            head_first=self.head_first[rows],
-        )
+        pieces = self.pieces[first + np.arange(len(first))]
+        return replace(self, pieces=pieces, lengths=self.lengths[rows], head_first=self.head_first[rows])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
