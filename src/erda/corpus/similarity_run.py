@@ -154,8 +154,7 @@ def run_training(
     }
     write_json(out / REPORT_FILE, row)
     values = {text: (getattr(before, name), getattr(after, name)) for name, text in ABOUT.items()}
-    return [
-        f"trained on {trained.n_pairs:,} pairs, {trained.n_steps:,} steps, {seconds:.0f} s",
-        f"{'':<44}before   after",
-        *(f"{text:<44}{both[0]:6.3f}  {both[1]:6.3f}" for text, both in values.items() if None not in both),
-    ]
+    table = [f"{text:<44}{both[0]:6.3f}  {both[1]:6.3f}" for text, both in values.items() if None not in both]
+    read = f"{trained.n_pairs:,} pairs" if trained.n_pairs else f"{len(among):,} sentences"
+    done = f"trained on {read}, {trained.n_steps:,} steps, {seconds:.0f} s"
+    return [done, f"{'':<44}before   after", *table] if table else [done]

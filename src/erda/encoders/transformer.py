@@ -26,8 +26,7 @@ from erda.encoders.trainable import TrainableEncoder
 from erda.encoders.weights import ModelFolder
 from erda.types import EncoderSpec, Example
 
-TRAINED_LAYERS = {"paper": 1, "markers": ALL, "levitated": ALL, "starts": ALL}
-LEARNING_RATES = {"paper": 1e-4, "markers": 2e-5, "levitated": 2e-5, "starts": 2e-5}
+LEARNING_RATES = {"paper": 1e-4} | dict.fromkeys(("markers", *LEVITATED), 2e-5)
 CPU_PIECES, GPU_PIECES = 2048, 65536  # word pieces per batch of the frozen layers
 MIN_ROWS = 32  # smaller matrix products use other kernels with other rounding; sentences are repeated up to this size
 
@@ -54,7 +53,8 @@ class TransformerEncoder(TrainableEncoder):
             weights.check_base(folder)
             max_pieces = min(max_pieces or weights.max_pieces, weights.max_pieces)
         self.tokenizer = load_tokenizer(folder, mode=mode, max_pieces=max_pieces)
-        trained_layers = TRAINED_LAYERS[mode] if settings.trained_layers == BY_MODE else settings.trained_layers
+        by_mode = 1 if mode == "paper" else ALL
+        trained_layers = by_mode if settings.trained_layers == BY_MODE else settings.trained_layers
         marks = () if mode == "paper" else self.tokenizer.mark_origins
         pooled_layers = weights.pooled_layers if weights else 1
         self.layers = LayeredModel(
